@@ -191,7 +191,7 @@ class Certificate(Record):
         """Write the certificate as JSON; a reader never sees half of it."""
         target = Path(path)
         text = self.model_dump_json(indent=2) + "\n"
-        write_atomically(target, lambda stream: stream.write(text.encode()))
+        write_atomically(target, text)
         return target
 
     @classmethod

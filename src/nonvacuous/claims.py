@@ -135,13 +135,13 @@ def claim_folder(
         for file in old:
             file.unlink()
     if force or not known or path.read_text(encoding="utf-8") != text:
-        write_atomically(path, lambda stream: stream.write(text.encode()))
+        write_atomically(path, text)
 
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """A record as JSON, whole or not at all."""
     text = _to_json(record)
-    write_atomically(path, lambda stream: stream.write(text.encode()))
+    write_atomically(path, text)
 
 
 def _changed(path: Path, text: str, record: Record) -> list[str]:

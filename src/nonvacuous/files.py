@@ -7,7 +7,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -17,8 +17,12 @@ from nonvacuous.errors import BadInput
 _PART = ".part"
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it to `path`.
+#: What a file is to hold, or a function that writes it.
+Content = str | bytes | Callable[[BinaryIO], object]
+
+
+def write_atomically(path: Path, content: Content) -> None:
+    """Fill a temporary file beside `path`, then rename it to `path`.
 
     A reader sees the old file or the whole new one, never half of it, even after a power cut:
     the bytes reach the disk (fsync) before the name does. A link at `path` is replaced, not
@@ -26,18 +30,8 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary(path)
-    try:
-        with open_here(temporary, "xb") as stream:
-            write(cast(BinaryIO, stream))
-            stream.flush()
-            os.fsync(stream.fileno())
+    with _beside(path, content) as temporary:
         os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    sync_folder(path.parent)
 
 
 def create_once(path: Path, content: bytes, *, durable: bool = False) -> bool:
@@ -45,13 +39,7 @@ def create_once(path: Path, content: bytes, *, durable: bool = False) -> bool:
 
     ``durable``: it is to survive a power cut.
     """
-    temporary = _temporary(path)
-    try:
-        with open_here(temporary, "xb") as stream:
-            stream.write(content)
-            if durable:
-                stream.flush()
-                os.fsync(stream.fileno())
+    with _beside(path, content, durable=durable) as temporary:
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -59,6 +47,25 @@ def create_once(path: Path, content: bytes, *, durable: bool = False) -> bool:
         except OSError:
             return _create_without_links(path, content)
         return True
+
+
+@contextlib.contextmanager
+def _beside(path: Path, content: Content, *, durable: bool = True) -> Iterator[Path]:
+    """A file with the content, which takes the name of `path` in this block or is gone after it."""
+    # Made with the usual permissions (tempfile would make it readable by its owner only), and with
+    # a name of its own, so that two processes writing the same path do not meet and nobody can
+    # plant something there. The process in it tells a leftover from a file under way.
+    temporary = path.parent / f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}{_PART}"
+    try:
+        with open_here(temporary, "xb") as stream:
+            if callable(content):
+                content(cast(BinaryIO, stream))
+            else:
+                stream.write(content.encode() if isinstance(content, str) else content)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        yield temporary
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -109,13 +116,6 @@ def remove_leftovers(folder: Path) -> None:
                 if not (process and process[0].isdecimal() and lives(int(process[0]))):
                     with contextlib.suppress(OSError):
                         os.unlink(entry.path)
-
-
-def _temporary(path: Path) -> Path:
-    # Made with the usual permissions (tempfile would make it readable by its owner only), and with
-    # a name of its own, so that two processes writing the same path do not meet and nobody can
-    # plant something there. The process in it tells a leftover from a file under way.
-    return path.parent / f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}{_PART}"
 
 
 def lives(process: int) -> bool:

@@ -57,7 +57,7 @@ def inspect(
 
         title = f"{network.model} ({subject.shape})"
         drawn = picture(subject.graph, subject.groups, title=title).encode()
-        write_atomically(svg, lambda stream: stream.write(drawn))
+        write_atomically(svg, drawn)
     answered(record, _write_text, as_json=json)
     if svg is not None:
         say(f"Picture: {svg}")

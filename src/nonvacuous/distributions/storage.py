@@ -26,7 +26,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], *, kind: str) -> Non
     # must give equal bytes.
     metadata = {_KEY: json.dumps({"kind": kind, "version": 1, "order": list(plain)})}
     content = to_safetensors_bytes(plain, metadata=metadata)
-    write_atomically(path, lambda stream: stream.write(content))
+    write_atomically(path, content)
 
 
 def load_tensors(path: Path, *, kind: str, device: torch.device | str) -> dict[str, Tensor]:

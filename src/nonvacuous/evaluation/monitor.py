@@ -192,7 +192,7 @@ class Monitor(BaseModel):
                 self._load(self._state.read_bytes())
             yield
             content = json.dumps(self.model_dump()).encode()
-            write_atomically(self._state, lambda stream: stream.write(content))
+            write_atomically(self._state, content)
 
     def _load(self, content: bytes) -> None:
         try:

@@ -167,7 +167,7 @@ class _Keeper:
                 stream.flush()
                 os.fsync(stream.fileno())
         text = json.dumps({"identity": self.identity, "columns": column + 1})
-        write_atomically(self.record, lambda stream: stream.write(text.encode()))
+        write_atomically(self.record, text)
 
 
 def forget_factor(folder: Path | None) -> None:

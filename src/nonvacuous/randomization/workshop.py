@@ -109,7 +109,7 @@ class Workshop:
             self._tell(f"{title}: {message}")
             text = json.dumps(compute(), allow_nan=False)
             if path is not None:
-                write_atomically(path, lambda stream: stream.write(text.encode()))
+                write_atomically(path, text)
         self._done += units
         if not known:
             self._tell(f"{title}: done")

@@ -38,7 +38,7 @@ def write(text: str, path: str | os.PathLike[str], *, kind: str = "page") -> Pat
     """Write a page whole or not at all; return where it lies."""
     target = Path(path)
     try:
-        write_atomically(target, lambda stream: stream.write(text.encode()))
+        write_atomically(target, text)
     except OSError as error:
         raise BadInput(
             f"Cannot write the {kind} {target}: {error.strerror}. Name a file in a folder that "

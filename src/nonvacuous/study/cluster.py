@@ -18,10 +18,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import Any
 
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.files import create_once, write_atomically
@@ -213,11 +212,7 @@ def deposit(folder: Path, files: Files) -> None:
         if name == RESULT:
             create_once(folder / name, files[name], durable=True)
         else:
-            write_atomically(folder / name, partial(_copy, files[name]))
-
-
-def _copy(content: bytes, stream: BinaryIO) -> None:
-    stream.write(content)
+            write_atomically(folder / name, files[name])
 
 
 def _ray() -> Any:

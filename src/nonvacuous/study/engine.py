@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from nonvacuous.errors import BadInput
 from nonvacuous.locks import Claim, Lock, owner
-from nonvacuous.progress import Progress
+from nonvacuous.progress import Progress, describe_seconds
 from nonvacuous.study.folder import FORMAT, SweepFolder
 from nonvacuous.study.functions import arguments_of, find_function
 from nonvacuous.study.sweep import Cell, Sweep
@@ -81,6 +81,10 @@ class Summary:
     failures: tuple[Failure, ...]
 
 
+def _nothing(_said: object) -> None:
+    pass
+
+
 def run_sweep(
     sweep: Sweep,
     folder: str | os.PathLike[str] | SweepFolder,
@@ -91,8 +95,8 @@ def run_sweep(
     given: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     cell_progress: Progress | None = None,
-    ended: Callable[[Cell], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    ended: Callable[[Cell], None] = _nothing,
+    say: Callable[[str], None] = _nothing,
 ) -> Summary:
     """Compute every cell that has not ended, and return how all of them ended.
 
@@ -104,16 +108,9 @@ def run_sweep(
     say            receives a line for each cell that fails
     """
     store = folder if isinstance(folder, SweepFolder) else SweepFolder(folder)
-    function, said = (
-        (functions or {}).get(sweep.run, sweep.run),
-        (ended or _nothing, say or _nothing),
-    )
-    shown = (progress, cell_progress)
-    return _Driver(sweep, store, engine, function, given or {}, retry_failed, *shown, *said).run()
-
-
-def _nothing(_said: object) -> None:
-    pass
+    function = (functions or {}).get(sweep.run, sweep.run)
+    told = (progress, cell_progress, ended, say)
+    return _Driver(sweep, store, engine, function, given or {}, retry_failed, *told).run()
 
 
 @dataclass(eq=False)
@@ -149,13 +146,11 @@ class _Driver:
         }
         self.at_first = len(self.left)
         self._report()
-        clean = False
         try:
             while self.left:
                 self._round()
-            clean = True
         finally:
-            self.engine.close(kill=not clean)
+            self.engine.close(kill=bool(self.left))
         return self._summary()
 
     def _round(self) -> None:
@@ -181,14 +176,13 @@ class _Driver:
 
     def _find_the_culprit(self) -> None:
         """Compute alone what was under way when processes died: only one can be to blame then."""
-        suspects = []
         ended = self.folder.endings(tuple(self.left.values()))
-        for digest, cell in self.left.items():
-            if digest in ended and ended[digest].get("session") == self.session:
-                continue
-            holder = owner(self.folder.of(cell))
-            if holder is not None and holder.get("session") == self.session:
-                suspects.append(cell)
+        suspects = [
+            cell
+            for digest, cell in self.left.items()
+            if ended.get(digest, {}).get("session") != self.session
+            and (owner(self.folder.of(cell)) or {}).get("session") == self.session
+        ]
         if not suspects:
             self.deaths["nobody"] += 1
             if self.deaths["nobody"] >= _DEATHS:
@@ -251,26 +245,20 @@ class _Driver:
     def _report(self, message: str = "") -> None:
         if self.progress is None:
             return
-        total = len(self.sweep.cells)
-        parts = [f"{self.failed} failed"] if self.failed else []
-        computed = self.at_first - len(self.left)
-        if message:
-            parts.append(message)
-        elif computed and self.left:
+        total, computed = len(self.sweep.cells), self.at_first - len(self.left)
+        if not message and computed and self.left:
             seconds = (time.monotonic() - self.begun) / computed * len(self.left)
-            parts.append(f"about {_duration(seconds)} left")
-        self.progress("sweep", total - len(self.left), total, ", ".join(parts))
+            message = f"about {describe_seconds(seconds)} left"
+        parts = (f"{self.failed} failed" if self.failed else "", message)
+        self.progress("sweep", total - len(self.left), total, ", ".join(filter(None, parts)))
 
     def _summary(self) -> Summary:
         ended = self.folder.endings(self.sweep.cells)
+        records = ((self.folder.of(cell), ended[cell.digest]) for cell in self.sweep.cells)
         failures = [
-            Failure(
-                self.folder.of(cell).name,
-                str(self.folder.of(cell)),
-                str(ended[cell.digest]["error"]["message"]),
-            )
-            for cell in self.sweep.cells
-            if ended[cell.digest]["state"] == "failed"
+            Failure(folder.name, str(folder), str(record["error"]["message"]))
+            for folder, record in records
+            if record["state"] == "failed"
         ]
         return Summary(
             name=self.sweep.name,
@@ -283,11 +271,3 @@ class _Driver:
             seconds=round(time.monotonic() - self.begun, 3),
             failures=tuple(failures),
         )
-
-
-def _duration(seconds: float) -> str:
-    whole = max(1, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    minutes = round(whole / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

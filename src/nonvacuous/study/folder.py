@@ -17,9 +17,6 @@ from nonvacuous.study.sweep import Cell, Sweep
 FORMAT = "nonvacuous-cell/1"
 SWEEP_FORMAT = "nonvacuous-sweep/1"
 RESULT, ERROR, SWEEP, CELLS = "result.json", "error.json", "sweep.json", "cells"
-LOG = "log.txt"
-#: Names with a dot in front: what a run finds in its folder when it begins or goes on.
-HIDDEN_ERROR, HIDDEN_LOG = ".error.json", ".log"
 
 State = Literal["done", "failed", "running", "unfinished", "waiting"]
 
@@ -65,6 +62,15 @@ def _is_cell(record: dict[str, Any]) -> bool:
     )
 
 
+def state_of(folder: Path, record: Mapping[str, Any] | None) -> State:
+    """How far a cell is; ``record`` is that of its ending."""
+    if record is not None:
+        return "done" if record["state"] == "done" else "failed"
+    if not folder.is_dir():
+        return "waiting"
+    return "running" if is_held(folder) else "unfinished"
+
+
 def to_json(record: Mapping[str, Any]) -> bytes:
     return (json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
@@ -96,15 +102,14 @@ class SweepFolder:
             "seed": sweep.seed,
             "cells": [{**c.to_dict(), "name": self.of(c).name} for c in sweep.cells],
         }
-        content = to_json(record)
         # The record comes first: a folder with anything in it has one.
-        write_atomically(inside(self.path, SWEEP), lambda stream: stream.write(content))
+        write_atomically(inside(self.path, SWEEP), to_json(record))
         inside(self.path, CELLS).mkdir(exist_ok=True)
 
     def states(self, cells: Sequence[Cell]) -> dict[str, State]:
         """The state of each cell, by digest; a sweep that was never begun has them all waiting."""
         self._look()
-        return {cell.digest: self._state(self.of(cell)) for cell in cells}
+        return {cell.digest: state_of(self.of(cell), ending(self.of(cell))) for cell in cells}
 
     def of(self, cell: Cell) -> Path:
         return inside(self.path, CELLS, self._names.get(cell.digest, cell.name))
@@ -118,14 +123,6 @@ class SweepFolder:
         if (self.path / CELLS).is_dir():
             for name in os.listdir(self.path / CELLS):
                 self._names[name.rpartition("-")[2]] = name
-
-    def _state(self, folder: Path) -> State:
-        record = ending(folder)
-        if record is not None:
-            return "done" if record["state"] == "done" else "failed"
-        if not folder.is_dir():
-            return "waiting"
-        return "running" if is_held(folder) else "unfinished"
 
     def _check_same(self, sweep: Sweep) -> None:
         stored = read_record(self.path / SWEEP)

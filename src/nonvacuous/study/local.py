@@ -39,8 +39,7 @@ class LocalEngine:
         self.threads, self._hides_gpus = threads, hides_gpus
         self._agreed: Path | None = None
         self.shares = shares_of(visible_devices(), gpus_per_task) if gpus_per_task else ()
-        most = max(1, cpu_count() // threads)
-        self.jobs = jobs or (min(most, len(self.shares)) if self.shares else most)
+        self.jobs = jobs or max(1, cpu_count() // threads)
         if self.shares:
             self.jobs = min(self.jobs, len(self.shares))
 
@@ -50,10 +49,9 @@ class LocalEngine:
         if self.shares:
             self._agreed = folder / f".gpus.{task.claim.session}"
             share = GpuShare(str(self._agreed), self.shares)
-        driver = (machine(), os.getpid())
         return replace(
             task,
-            driver=driver,
+            driver=(machine(), os.getpid()),
             share=share,
             hide_gpus=share is None and self._hides_gpus,
             progress=task.progress if self.jobs == 1 else None,

@@ -101,14 +101,10 @@ def write_pages(
     paths = {RESULTS: target / RESULTS}
     for name, text in study.files(result, page).items():
         paths[name] = target / name
-        _write(paths[name], text)
+        write_atomically(paths[name], text)
     if page is not None:
         paths[PAGE] = write_study(page, target / PAGE)
     return paths
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.errors import NonvacuousError, Unrecognized
 from nonvacuous.files import inside
 from nonvacuous.foreign import holds_run, run_settings
-from nonvacuous.locks import is_held
 from nonvacuous.report.measured import errors_on_test
-from nonvacuous.study.folder import CELLS, ERROR, RESULT, SWEEP, ending, read_record
+from nonvacuous.study.folder import CELLS, ERROR, RESULT, SWEEP, ending, read_record, state_of
 
 CERTIFICATE = "certificate.json"
 #: Run folders lie at most this many folders below the one that is read.
@@ -98,7 +97,8 @@ def read_runs(folder: str | os.PathLike[str]) -> tuple[Run, ...]:
         for cell in record.get("cells", ()):
             path = sweep / CELLS / cell["name"]
             if path not in runs:
-                runs[path] = _waiting(root, path, cell)
+                asked = {"settings": cell["settings"], "seed": cell["seed"]}
+                runs[path] = Run(_name(root, path), path, state_of(path, None), **asked)
     return tuple(runs[path] for path in sorted(runs))
 
 
@@ -142,15 +142,12 @@ def _name(root: Path, folder: Path) -> str:
 
 def _run(root: Path, folder: Path) -> Run:
     record = ending(folder)
-    name = _name(root, folder)
     certificate, trouble = _certificate(folder)
-    state = "done" if certificate is not None else "unfinished"
-    if record is not None:
-        state = record["state"]
-    elif certificate is None and is_held(folder):
-        state = "running"
+    state: str = state_of(folder, record)
     if trouble:
         state = "invalid"
+    elif certificate is not None and record is None:
+        state = "done"
     figures: Mapping[str, Any] = {}
     if certificate is not None:
         figures = figures_of(certificate)
@@ -159,7 +156,7 @@ def _run(root: Path, folder: Path) -> Run:
     settings = record["settings"] if record is not None else _asked(folder)
     seed = record["seed"] if record is not None else settings.pop("seed", None)
     return Run(
-        name=name,
+        name=_name(root, folder),
         folder=folder,
         state=state,
         settings=settings,
@@ -183,10 +180,3 @@ def _certificate(folder: Path) -> tuple[Certificate | None, str]:
         return (Certificate.load(path), "") if path.is_file() else (None, "")
     except NonvacuousError as error:
         return None, str(error)
-
-
-def _waiting(root: Path, folder: Path, cell: Mapping[str, Any]) -> Run:
-    state = "waiting"
-    if folder.is_dir():
-        state = "running" if is_held(folder) else "unfinished"
-    return Run(_name(root, folder), folder, state, settings=cell["settings"], seed=cell["seed"])

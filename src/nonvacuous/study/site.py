@@ -100,7 +100,7 @@ def _certificate_page(run: Run) -> str:
 def _write(path: Path, text: str) -> None:
     content = text.encode(errors="replace")
     try:
-        write_atomically(path, lambda stream: stream.write(content))
+        write_atomically(path, content)
     except OSError as error:
         raise BadInput(
             f"Cannot write {path}: {error.strerror}. Name a folder that you may write to."

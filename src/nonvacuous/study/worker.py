@@ -21,18 +21,13 @@ from nonvacuous.errors import BadInput
 from nonvacuous.files import create_once, open_here, write_atomically
 from nonvacuous.locks import Claim, Lock, machine, owner
 from nonvacuous.progress import Progress
-from nonvacuous.study.folder import (
-    ERROR,
-    FORMAT,
-    HIDDEN_ERROR,
-    HIDDEN_LOG,
-    LOG,
-    RESULT,
-    ending,
-    to_json,
-)
+from nonvacuous.study.folder import ERROR, FORMAT, RESULT, ending, to_json
 from nonvacuous.study.functions import call
 from nonvacuous.study.sweep import Cell
+
+LOG = "log.txt"
+#: Names with a dot in front: what a run finds in its folder when it begins or goes on.
+_HIDDEN_ERROR, _HIDDEN_LOG = ".error.json", ".log"
 
 
 @dataclass(frozen=True)
@@ -190,7 +185,6 @@ def _compute(task: Task, folder: Path, lock: Lock) -> Outcome:
         except (Exception, SystemExit) as error:
             trouble = _described(error)
     record["seconds"] = round(time.monotonic() - begun, 6)
-    _show_log(folder)
     if trouble is not None:
         publish_failure(folder, record, trouble)
         return Outcome(task.cell.digest, "failed", trouble["message"])
@@ -200,49 +194,44 @@ def _compute(task: Task, folder: Path, lock: Lock) -> Outcome:
 
 
 def publish_failure(folder: Path, record: Mapping[str, Any], error: Mapping[str, Any]) -> None:
-    content = to_json({**record, "state": "failed", "error": error})
-    write_atomically(folder / ERROR, lambda stream: stream.write(content))
+    write_atomically(folder / ERROR, to_json({**record, "state": "failed", "error": error}))
 
 
 def _described(error: BaseException) -> dict[str, Any]:
-    trace = traceback.format_exception(error)
-    message = str(error).strip() or type(error).__name__
+    kind = type(error).__name__
     return {
-        "type": type(error).__name__,
-        "message": " ".join(message.split()),
+        "type": kind,
+        "message": " ".join(str(error).split()) or kind,
         "instead": getattr(error, "instead", {}),
-        "traceback": "".join(trace),
+        "traceback": "".join(traceback.format_exception(error)),
     }
 
 
 def _clear(folder: Path) -> None:
     """Hide what an earlier attempt left: a run begins or goes on in a folder of its own files."""
-    for shown, hidden in ((ERROR, HIDDEN_ERROR), (LOG, HIDDEN_LOG)):
+    for shown, hidden in ((ERROR, _HIDDEN_ERROR), (LOG, _HIDDEN_LOG)):
         with contextlib.suppress(FileNotFoundError):
             os.replace(folder / shown, folder / hidden)
 
 
-def _show_log(folder: Path) -> None:
-    """The log gets its name when the cell has ended; an empty one is none."""
-    hidden = folder / HIDDEN_LOG
+@contextlib.contextmanager
+def _logged(folder: Path) -> Iterator[None]:
+    """What the cell prints goes to a file: many of them share one terminal.
+
+    The file gets its name when the cell has ended; an empty one is none.
+    """
+    hidden = folder / _HIDDEN_LOG
+    with (
+        open_here(hidden, "a", encoding="utf-8", errors="replace", buffering=1) as stream,
+        contextlib.redirect_stdout(stream),
+        contextlib.redirect_stderr(stream),
+    ):
+        yield
     with contextlib.suppress(FileNotFoundError):
         if hidden.stat().st_size:
             os.replace(hidden, folder / LOG)
         else:
             hidden.unlink()
-
-
-@contextlib.contextmanager
-def _logged(folder: Path) -> Iterator[None]:
-    """What the cell prints goes to a file: many of them share one terminal."""
-    with (
-        open_here(
-            folder / HIDDEN_LOG, "a", encoding="utf-8", errors="replace", buffering=1
-        ) as stream,
-        contextlib.redirect_stdout(stream),
-        contextlib.redirect_stderr(stream),
-    ):
-        yield
 
 
 @contextlib.contextmanager

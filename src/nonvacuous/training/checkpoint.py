@@ -50,7 +50,7 @@ def save_checkpoint(
     }
     metadata["digest"] = _digest(own, metadata)
     content = safetensors.torch.save(own, metadata=metadata)
-    write_atomically(path, lambda stream: stream.write(content))
+    write_atomically(path, content)
 
 
 def load_checkpoint(path: Path, *, configuration: Mapping[str, Any]) -> Checkpoint:
