@@ -1,4 +1,4 @@
-"""The page of a test, and of a watch over its promise."""
+"""The page of a test, of a watch over its promise, and of a plan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.evaluation_records import EvaluationRecord, Slice
+from nonvacuous.evaluation_records import Slice
 from nonvacuous.report.plots import Series, bars, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.report.wording import (
@@ -36,214 +36,199 @@ _WORDS = {
 
 def page_of(certificate: Certificate, *, where: str = ".") -> StudyPage:
     """What a test says, in the order of a person's questions."""
-    record = _record(certificate)
-    declared = {c: g for c, g in record.groups.items() if not c.endswith(" class")}
-    sections = [
-        Section("How sure?", _confidence(certificate), figures=(_picture(certificate, declared),))
-    ]
-    if declared:
-        worst = _up(certificate, record.worst_group_upper or 1.0)
-        sections.append(
-            Section(
-                "For whom?",
-                (f"No group is worse than {worst}, at the same confidence.",),
-                tables=tuple(_groups(certificate, c, group) for c, group in declared.items()),
-            )
+    return _Test(certificate).page(where)
+
+
+class _Test:
+    """The certificate of a test in words; its numbers are shares, unless others stand beside."""
+
+    def __init__(self, certificate: Certificate) -> None:
+        assert certificate.evaluation is not None
+        self.certificate, self.record = certificate, certificate.evaluation
+        self.name = clean(certificate.model.architecture)
+        of_losses = bool(self.record.beside)
+        self.up, self.down = (shown_up, shown_down) if of_losses else (percent_up, percent_down)
+        groups = self.record.groups.items()
+        self.declared = {column: g for column, g in groups if not column.endswith(" class")}
+
+    def page(self, where: str) -> StudyPage:
+        certificate, record = self.certificate, self.record
+        sections = [Section("How sure?", self._confidence(), figures=(self._picture(),))]
+        if self.declared:
+            worst = self.up(record.worst_group_upper or 1.0)
+            said = f"No group is worse than {worst}, at the same confidence."
+            tables = tuple(self._groups(*declared) for declared in self.declared.items())
+            sections.append(Section("For whom?", (said,), tables=tables))
+        if record.groups.get("true class"):
+            sections.append(Section("Which classes?", tables=(self._classes(),)))
+        theorem = f"Theorem: {clean(certificate.bound.theorem)}."
+        check = (
+            f"Anybody who has the columns can count again: nonvacuous verify {clean(where)}",
+            f"{clean(certificate.statement)} {theorem}",
         )
-    if record.groups.get("true class"):
-        sections.append(Section("Which classes?", tables=(_classes(certificate),)))
-    sections.append(_grounds(certificate))
-    check = f"nonvacuous verify {clean(where)}"
-    sections.append(
-        Section(
-            "Can I check it?",
-            (
-                f"Anybody who has the columns can count again: {check}",
-                f"{clean(certificate.statement)} Theorem: {clean(certificate.bound.theorem)}.",
-            ),
+        return StudyPage(
+            title=f"{shortened(self.name, 48)} on {shortened(clean(certificate.data.name), 48)}",
+            kind="Test",
+            question="How wrong can it be on examples it has not seen?",
+            lead=self._lead(),
+            badges=self._badges(),
+            sections=(*sections, self._grounds(), Section("Can I check it?", check)),
+            footer=(f"Certificate {certificate.digest}", f"Seed {certificate.seed}"),
         )
-    )
-    return StudyPage(
-        title=f"{shortened(clean(certificate.model.architecture), 48)} on "
-        f"{shortened(clean(certificate.data.name), 48)}",
-        kind="Test",
-        question="How wrong can it be on examples it has not seen?",
-        lead=lead(certificate),
-        badges=_badges(certificate),
-        sections=tuple(sections),
-        footer=(f"Certificate {certificate.digest}", f"Seed {certificate.seed}"),
-    )
 
+    def _lead(self) -> str:
+        """The promise in one sentence that a stranger understands."""
+        certificate, settings = self.certificate, self.record.settings
+        if certificate.status == "refused":
+            return f"No promise about {self.name} is made: this test was refused."
+        before = "If its conditions hold, " if certificate.status == "conditional" else ""
+        if certificate.loss.name == "zero-one":
+            said = f"{self.name} is wrong on {frequency(certificate.risk_upper)} new examples"
+        else:
+            most = shown_up(certificate.risk_upper)
+            said = f"{clean(certificate.loss.name)} of {self.name} is at most {most}"
+            if settings.range is not None and settings.metric != "score":
+                low, high = settings.range
+                own = low + certificate.risk_upper * (high - low)
+                said += f", that is {shown_up(own)} before scaling"
+        sentence = f"{before}{said}."
+        if certificate.is_vacuous:
+            why = "it may be wrong always" if certificate.risk_upper >= 1.0 else certificate.unshown
+            return f"VACUOUS: {why}. {capital(sentence)}"
+        return sentence if before else capital(sentence)
 
-def _record(certificate: Certificate) -> EvaluationRecord:
-    """What a test says; its numbers are shares of examples where there is nothing ``beside``."""
-    assert certificate.evaluation is not None
-    return certificate.evaluation
+    def _badges(self) -> tuple[str, ...]:
+        certificate, record = self.certificate, self.record
+        measured = certificate.empirical.mean
+        badges = [
+            capital(certificate.status),
+            f"{confidence_percent(certificate.budget.failure)} confidence",
+            f"{whole(certificate.data.bound.examples)} {record.unit}",
+            f"In the test: {f'{measured:.4g}' if record.beside else percent(measured)}",
+        ]
+        if certificate.baseline is not None:
+            shown = "Better" if certificate.shown_better else "Not shown to be better"
+            badges.append(f"{shown} than always answering “{clean(certificate.baseline.name)}”")
+        if record.coverage_lower is not None:
+            badges.append(f"Answers at least {percent_down(record.coverage_lower)} of all")
+        return tuple(badges)
 
-
-def _up(certificate: Certificate, value: float) -> str:
-    return shown_up(value) if _record(certificate).beside else percent_up(value)
-
-
-def lead(certificate: Certificate) -> str:
-    """The promise in one sentence that a stranger understands."""
-    name = clean(certificate.model.architecture)
-    if certificate.status == "refused":
-        return f"No promise about {name} is made: this test was refused."
-    before = "If its conditions hold, " if certificate.status == "conditional" else ""
-    if certificate.loss.name == "zero-one":
-        said = f"{name} is wrong on {frequency(certificate.risk_upper)} new examples"
-    else:
-        most = shown_up(certificate.risk_upper)
-        said = f"{clean(certificate.loss.name)} of {name} is at most {most}"
-        settings = _record(certificate).settings
-        limits = settings.range
-        if limits is not None and settings.metric != "score":
-            own = limits[0] + certificate.risk_upper * (limits[1] - limits[0])
-            said += f", that is {shown_up(own)} before scaling"
-    sentence = f"{before}{said}."
-    if certificate.is_vacuous:
-        why = "it may be wrong always" if certificate.risk_upper >= 1.0 else certificate.unshown
-        sentence = f"VACUOUS: {why}. {capital(sentence)}"
-    return sentence if before or certificate.is_vacuous else capital(sentence)
-
-
-def _badges(certificate: Certificate) -> tuple[str, ...]:
-    record, measured = _record(certificate), certificate.empirical.mean
-    badges = [
-        capital(certificate.status),
-        f"{confidence_percent(certificate.budget.failure)} confidence",
-        f"{whole(certificate.data.bound.examples)} {record.unit}",
-        f"In the test: {f'{measured:.4g}' if record.beside else percent(measured)}",
-    ]
-    if certificate.baseline is not None:
-        shown = "Better" if certificate.shown_better else "Not shown to be better"
-        badges.append(f"{shown} than always answering “{clean(certificate.baseline.name)}”")
-    if record.coverage_lower is not None:
-        badges.append(f"Answers at least {percent_down(record.coverage_lower)} of all")
-    return tuple(badges)
-
-
-def _confidence(certificate: Certificate) -> tuple[str, ...]:
-    record = _record(certificate)
-    samples, false = odds(certificate.budget.failure)
-    low = (shown_down if record.beside else percent_down)(record.interval[0])
-    high = _up(certificate, record.interval[1])
-    paragraphs = [
-        f"Of {samples} such tests, on average at most {false} would yield a false promise. Both "
-        f"ends at once: between {low} and {high}. The promise is about new examples drawn like "
-        "those of the test, and about nothing else."
-    ]
-    if record.beside:
+    def _confidence(self) -> tuple[str, ...]:
+        record = self.record
+        samples, false = odds(self.certificate.budget.failure)
+        low, high = self.down(record.interval[0]), self.up(record.interval[1])
+        said = (
+            f"Of {samples} such tests, on average at most {false} would yield a false promise. "
+            f"Both ends at once: between {low} and {high}. The promise is about new examples drawn "
+            "like those of the test, and about nothing else."
+        )
+        if not record.beside:
+            return (said,)
         others = ", ".join(f"{clean(n)} {shown_up(v)}" for n, v in record.beside.items())
-        paragraphs.append(
+        return (
+            said,
             f"Other theorems say of the same losses: {others}. Each holds alone; the promise is "
-            "that of the one declared beforehand, for choosing the smallest is not free."
+            "that of the one declared beforehand, for choosing the smallest is not free.",
         )
-    return tuple(paragraphs)
 
-
-def _picture(certificate: Certificate, declared: Mapping[str, Mapping[str, Slice]]) -> Figure:
-    record = _record(certificate)
-    rows = [("everybody", certificate.empirical.mean, record.risk_lower, certificate.risk_upper)]
-    rows += [
-        (
-            shortened(clean(f"{column} {value}"), 24),
-            part.errors / part.examples,
-            part.risk_lower,
-            part.risk_upper,
+    def _picture(self) -> Figure:
+        certificate, record = self.certificate, self.record
+        rows = [
+            ("everybody", certificate.empirical.mean, record.risk_lower, certificate.risk_upper)
+        ]
+        for column, group in self.declared.items():
+            for value, part in _worst_first(group)[:_MOST]:
+                name, mean = shortened(clean(f"{column} {value}"), 24), part.errors / part.examples
+                rows.append((name, mean, part.risk_lower, part.risk_upper))
+        names, means, lows, highs = zip(*rows, strict=True)
+        svg = bars(
+            names,
+            {"measured": means},
+            title="Measured, with the least and the most",
+            x_label="mean loss" if record.beside else "share that is wrong",
+            low={"measured": lows},
+            high={"measured": highs},
         )
-        for column, group in declared.items()
-        for value, part in _worst_first(group)[:_MOST]
-    ]
-    names, means, lows, highs = zip(*rows, strict=True)
-    svg = bars(
-        names,
-        {"measured": means},
-        title="Measured, with the least and the most",
-        x_label="mean loss" if record.beside else "share that is wrong",
-        low={"measured": lows},
-        high={"measured": highs},
-    )
-    said = "Each line alone holds at the confidence above; the worst groups are shown."
-    return Figure(svg, said if declared else "")
+        said = "Each line alone holds at the confidence above; the worst groups are shown."
+        return Figure(svg, said if self.declared else "")
+
+    def _groups(self, column: str, group: Mapping[str, Slice]) -> Table:
+        worst = _worst_first(group)
+        note = () if all(part.sufficient for part in group.values()) else ("Note",)
+        rows = tuple(
+            (
+                clean(value),
+                whole(part.examples),
+                f"{part.errors:.4g}",
+                self.up(part.risk_upper),
+                self.up(part.risk_upper_together),
+                *("" if part.sufficient else "insufficient evidence" for _ in note),
+            )
+            for value, part in worst[:_MOST]
+        )
+        return Table(
+            (capital(clean(column)), "Tested", "Wrong", "At most", "All at once", *note),
+            rows,
+            caption="“At most” holds for each line alone, “all at once” for all lines."
+            + _left_out(len(rows), len(worst)),
+        )
+
+    def _classes(self) -> Table:
+        """Recall, precision and F1 of each class, at least; the worst first."""
+        groups, scores = self.record.groups, self.record.scores
+        actual, named = groups.get("true class", {}), groups.get("predicted class", {})
+
+        def least(part: Slice | None) -> str:
+            return "-" if part is None else percent_down(1.0 - part.risk_upper)
+
+        def rank(value: str) -> float:
+            if scores:
+                return scores[value].f1_lower if value in scores else 0.0
+            return 1.0 - actual[value].risk_upper if value in actual else 0.0
+
+        worst = sorted({**actual, **named}, key=rank)
+        rows = tuple(
+            (
+                clean(value),
+                whole(actual[value].examples if value in actual else 0),
+                least(actual.get(value)),
+                least(named.get(value)),
+                *((percent_down(rank(value)),) if scores else ()),
+            )
+            for value in worst[:_MOST_CLASSES]
+        )
+        return Table(
+            ("Class", "Tested", "Recall", "Precision", *(("F1",) if scores else ())),
+            rows,
+            caption="At least, each number alone. Recall: how many of the class are recognized. "
+            "Precision: how many answers that name it are right."
+            + _left_out(len(rows), len(worst)),
+        )
+
+    def _grounds(self) -> Section:
+        """What the promise rests on: in numbers, what is not met, the rest for who asks."""
+        known = self.certificate.assumptions
+        counts = {word: sum(a.status == status for a in known) for status, word in _WORDS.items()}
+        said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        broken = (a for a in known if a.status == "violated")
+        rows = tuple((capital(a.name), _WORDS[a.status], a.detail) for a in known)
+        return Section(
+            "Why believe it?",
+            (
+                f"It rests on {len(known)} conditions: {said}.",
+                *(f"Not met: {a.name}. {capital(a.detail)}" for a in broken),
+            ),
+            tables=(Table(("It rests on", "What is known", "Detail"), rows),),
+            folded="All conditions",
+        )
 
 
 def _worst_first(group: Mapping[str, Slice]) -> list[tuple[str, Slice]]:
     return sorted(group.items(), key=lambda item: -item[1].risk_upper)
 
 
-def _groups(certificate: Certificate, column: str, group: Mapping[str, Slice]) -> Table:
-    worst = _worst_first(group)
-    enough = all(part.sufficient for part in group.values())
-    rows = tuple(
-        (
-            clean(value),
-            whole(part.examples),
-            f"{part.errors:.4g}",
-            _up(certificate, part.risk_upper),
-            _up(certificate, part.risk_upper_together),
-            *(() if enough else ("" if part.sufficient else "insufficient evidence",)),
-        )
-        for value, part in worst[:_MOST]
-    )
-    more = f" The {_MOST} worst of {len(worst)}." if len(worst) > _MOST else ""
-    headings = (capital(clean(column)), "Tested", "Wrong", "At most", "All at once")
-    return Table(
-        headings if enough else (*headings, "Note"),
-        rows,
-        caption=f"“At most” holds for each line alone, “all at once” for all lines.{more}",
-    )
-
-
-def _classes(certificate: Certificate) -> Table:
-    """Recall, precision and F1 of each class, at least; the worst first."""
-    record = _record(certificate)
-    actual, named = record.groups.get("true class", {}), record.groups.get("predicted class", {})
-
-    def least(part: Slice | None) -> str:
-        return "-" if part is None else percent_down(1.0 - part.risk_upper)
-
-    def rank(value: str) -> float:
-        if record.scores:
-            return record.scores[value].f1_lower if value in record.scores else 0.0
-        return 1.0 - actual[value].risk_upper if value in actual else 0.0
-
-    worst = sorted({**actual, **named}, key=rank)
-    rows = tuple(
-        (
-            clean(value),
-            whole(actual[value].examples if value in actual else 0),
-            least(actual.get(value)),
-            least(named.get(value)),
-            *((percent_down(rank(value)),) if record.scores else ()),
-        )
-        for value in worst[:_MOST_CLASSES]
-    )
-    more = f" The {len(rows)} worst of {len(worst)}." if len(worst) > len(rows) else ""
-    return Table(
-        ("Class", "Tested", "Recall", "Precision", *(("F1",) if record.scores else ())),
-        rows,
-        caption="At least, each number alone. Recall: how many of the class are recognized. "
-        f"Precision: how many answers that name it are right.{more}",
-    )
-
-
-def _grounds(certificate: Certificate) -> Section:
-    """What the promise rests on: in numbers, what is not met in full, the rest for who asks."""
-    known = certificate.assumptions
-    counts = {word: sum(a.status == status for a in known) for status, word in _WORDS.items()}
-    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    broken = tuple(
-        f"Not met: {a.name}. {capital(a.detail)}" for a in known if a.status == "violated"
-    )
-    rows = tuple((capital(a.name), _WORDS[a.status], a.detail) for a in known)
-    return Section(
-        "Why believe it?",
-        (f"It rests on {len(known)} conditions: {said}.", *broken),
-        tables=(Table(("It rests on", "What is known", "Detail"), rows),),
-        folded="All conditions",
-    )
+def _left_out(shown: int, all_of_them: int) -> str:
+    return f" The {shown} worst of {all_of_them}." if all_of_them > shown else ""
 
 
 def watch_page(state: Mapping[str, Any]) -> StudyPage:

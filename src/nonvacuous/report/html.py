@@ -1,4 +1,4 @@
-"""The page: one file that needs nothing else, runs no script and asks nobody anything."""
+"""Pages from templates: one file each that needs nothing else and asks nobody anything."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(text: str, path: str | os.PathLike[str], *, kind: str = "page") -> Pat
     """Write a page whole or not at all; return where it lies."""
     target = Path(path)
     try:
-        write_atomically(target, text)
+        write_atomically(target, text.encode(errors="replace"))
     except OSError as error:
         raise BadInput(
             f"Cannot write the {kind} {target}: {error.strerror}. Name a file in a folder that "
@@ -60,7 +60,7 @@ def _environment() -> Environment:
 
     templates = Environment(
         loader=PackageLoader("nonvacuous.report"),
-        autoescape=True,
+        autoescape=lambda name: name is None or not name.endswith(".md.jinja"),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )

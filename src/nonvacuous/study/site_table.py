@@ -1,8 +1,7 @@
-"""The table of a site in words: its rows with their marks, and what is said about them."""
+"""The table of a site in words: its columns, and its rows with their marks."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.report import view
 from nonvacuous.report.measured import SHORT
 from nonvacuous.report.view import Mark
-from nonvacuous.report.wording import clean, nats, percent, percent_up, plural, shortened, whole
+from nonvacuous.report.wording import clean, nats, percent, percent_up, shortened
 from nonvacuous.rules.arithmetic import OTHERS_LINE
 from nonvacuous.study.runs import Run
 
@@ -159,30 +158,39 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Everything that the page says. ``columns`` are in the table, ``behind`` in the one after."""
+    """What the page tells of. ``columns`` are in the table, ``behind`` in the one after.
+
+    same      names and values of what is equal in all of them
+    left_out  how many columns there are besides
+    """
 
     title: str
-    question: str
-    lead: str
-    caution: str
-    badges: tuple[str, ...]
-    same: str
-    legend: tuple[Mark, ...]
+    runs: tuple[Run, ...]
     columns: tuple[Column, ...]
     behind: tuple[Column, ...]
-    left_out: str
+    same: tuple[str, ...]
+    left_out: int
     rows: tuple[Row, ...]
+    legend = _LEGEND
 
     @property
     def scrolls(self) -> bool:
         """Whether the table is wider than a screen."""
         return len(self.columns) > _WIDE
 
+    @property
+    def shared(self) -> int:
+        """Among how many certificates each shares its confidence: the fewest that one of them says.
+
+        It is what a ledger spent on others that tells.
+        """
+        known = [run.certificate for run in self.runs if run.figures.get("risk_upper") is not None]
+        return min(_attempts(certificate) for certificate in known if certificate is not None)
+
 
 def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table:
     """The table of these runs; ``links`` leads from names to pages."""
     runs = sorted(runs, key=_rank)
-    certified = [run for run in runs if run.certificate is not None]
     marks = [view.marks_of(run.certificate) if run.certificate is not None else () for run in runs]
     plain = [_values(run, own) for run, own in zip(runs, marks, strict=True)]
     shown, behind, same = columns(runs, plain)
@@ -206,17 +214,11 @@ def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table
         )
     return Table(
         title=clean(title),
-        question="What is compared?" if certified else "What was found?",
-        lead=_lead(runs, certified),
-        caution=_caution(certified),
-        badges=_badges(runs, certified),
-        same=_same(same, plain, runs),
-        legend=_LEGEND if certified else (),
+        runs=tuple(runs),
         columns=tuple(shown),
         behind=tuple(behind),
-        left_out=f"{plural(left_out, 'more column')}: nonvacuous runs --csv has them all."
-        if left_out
-        else "",
+        same=tuple(_said_once(column, plain) for column in same),
+        left_out=left_out,
         rows=tuple(rows),
     )
 
@@ -241,45 +243,6 @@ def _values(run: Run, marks: Sequence[Mark]) -> dict[str, Any]:
     return row
 
 
-def _promises(certified: Sequence[Run]) -> list[Run]:
-    return [run for run in certified if run.figures["risk_upper"] is not None]
-
-
-def _lead(runs: Sequence[Run], certified: Sequence[Run]) -> str:
-    """How many there are of what. No certificate is picked: that would have to be paid for."""
-    if not _promises(certified):
-        return f"{plural(len(runs), 'run')}, and none of them promises anything."
-    counts = Counter(run.certificate.status for run in certified if run.certificate is not None)
-    parts = [
-        f"{whole(counts[status]) if counts[status] else 'none'} {status}"
-        for status in ("valid", "conditional", "refused")
-        if counts[status] or status != "conditional"
-    ]
-    return f"{plural(len(certified), 'certificate')}: {', '.join(parts)}."
-
-
-def _caution(certified: Sequence[Run]) -> str:
-    promises = _promises(certified)
-    if len(promises) < 2:
-        return ""
-    data = len({run.figures["data"] for run in promises})
-    about = f", and they are about {plural(data, 'data set')}" if data > 1 else ""
-    shared = min(_attempts(run.certificate) for run in promises if run.certificate is not None)
-    if shared >= len(promises) and data == 1:
-        return (
-            f"Paid for: each of them shares its confidence among {whole(shared)} certificates on "
-            f"the same examples, and these are {whole(len(promises))}. The smallest may be picked: "
-            "it holds as it stands, unless others were computed elsewhere."
-        )
-    each = "Each" if len(promises) == len(certified) else "Each that was not refused"
-    return (
-        f"{each} is a promise by itself{about}. Picking the smallest is a search, and needs "
-        "paying for it: what the pick promises holds only where the ledger of its failure "
-        "probability pays for all that it was picked from. The page of each certificate shows "
-        "its ledger."
-    )
-
-
 def _attempts(certificate: Certificate) -> int:
     """Among how many certificates the confidence was shared, by what the ledger spent on others."""
     budget = certificate.budget
@@ -287,28 +250,9 @@ def _attempts(certificate: Certificate) -> int:
     return round(budget.failure / (budget.failure - others)) if others else 1
 
 
-def _same(shared: Sequence[Column], rows: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> str:
-    if not shared:
-        return ""
-    certified = [run.certificate is not None for run in runs]
-    which = "certificates" if any(certified) and not all(certified) else "runs"
-    parts = []
-    for column in shared:
-        row = next(row for row in rows if row.get(column.name) is not None)
-        parts.append(f"{column.title.lower()} {_entry(column.name, row).text}")
-    return f"The same in all {which}: {'; '.join(parts)}."
-
-
-def _badges(runs: Sequence[Run], certified: Sequence[Run]) -> tuple[str, ...]:
-    states = [run.state for run in runs]
-    badges = [plural(len(runs), "run")]
-    if certified:
-        useful = sum(not run.certificate.is_vacuous for run in certified if run.certificate)
-        badges += [plural(len(certified), "certificate"), f"{whole(useful)} non-vacuous"]
-    for state in ("failed", "running", "unfinished", "waiting", "invalid"):
-        if state in states:
-            badges.append(f"{whole(states.count(state))} {state}")
-    return tuple(badges)
+def _said_once(column: Column, rows: Sequence[Mapping[str, Any]]) -> str:
+    row = next(row for row in rows if row.get(column.name) is not None)
+    return f"{column.title.lower()} {_entry(column.name, row).text}"
 
 
 def _entry(name: str, row: Mapping[str, Any]) -> Entry:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
+from nonvacuous.report import html
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.attempts import ledger_beside
 from nonvacuous.study.settings import CellRecord, DataSettings, Frozen, StudySettings
@@ -32,34 +33,6 @@ if TYPE_CHECKING:
 
 #: The phase of progress that is a sentence of its own.
 NOTE = "note"
-
-
-def markdown(table: Table) -> str:
-    """A table as Markdown, its caption below it.
-
-    >>> print(markdown(Table(("network", "test"), (("MLP", "50.1"),))))
-    | network | test |
-    |:---|---:|
-    | MLP | 50.1 |
-    <BLANKLINE>
-    """
-    rule = ["---:" if table.is_numeric(column) else ":---" for column in range(len(table.headings))]
-    lines = [_line(table.headings), "|" + "|".join(rule) + "|", *map(_line, table.rows)]
-    return "\n".join(lines) + "\n" + (f"\n{table.caption}\n" if table.caption else "")
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def as_markdown(page: StudyPage) -> str:
-    """What the page says, without its pictures."""
-    parts = [f"# {page.title}", page.lead]
-    for section in page.sections:
-        if section.paragraphs or section.tables:
-            tables = (markdown(table).strip() for table in section.tables)
-            parts += [f"## {section.heading}", *section.paragraphs, *tables]
-    return "\n\n".join(parts) + "\n"
 
 
 Settings = TypeVar("Settings", bound=StudySettings)
@@ -230,7 +203,7 @@ class Study(ABC, Generic[Settings, Result]):
 
     def files(self, result: Result, page: StudyPage | None) -> Mapping[str, str]:
         """Texts to be written beside results.json and report.html: the page as Markdown."""
-        return {} if page is None else {"table.md": as_markdown(page)}
+        return {} if page is None else {"table.md": html.page("study.md.jinja", page=page)}
 
     def next_command(self, result: Result, folder: Path | None) -> str | Mapping[str, str | None]:
         """What makes sense after this: a command, or other flags for the same one.
