@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -30,67 +30,32 @@ class Sums:
         return Sums(change(self.squares), products)
 
 
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """Which log-scale belongs to which group; index -1 (pinned) belongs to group -1."""
+class Builder:
+    """Turns the sums of tensors into terms, one for each combination of groups that they meet.
 
-    group_of: np.ndarray
-    starts: np.ndarray
-    sizes: tuple[int, ...]
-    device: torch.device
-    _runs: dict[int, tuple[np.ndarray, slice | None]] = field(default_factory=dict)
+    ``constants`` gathers for each tensor what no scale can change, and what the rounding error of
+    that is proportional to. Index -1 (pinned) belongs to group -1.
+    """
 
-    def run(self, index: np.ndarray) -> slice | None:
-        """The channels of an index that lists some neighbors of one group in order, else None.
-
-        Most indices do. An array is looked at once: layers that share channels share arrays.
-        """
-        key = id(index)
-        if key not in self._runs:
-            first, last = int(index.flat[0]), int(index.flat[-1])
-            inside = 0 <= first <= last and self.group_of[first] == self.group_of[last]
-            plain = inside and index.ndim == 1 and last - first + 1 == len(index)
-            listed = plain and bool((index == np.arange(first, last + 1)).all())
-            # Keeping the array keeps its identity from being given to another one.
-            self._runs[key] = index, slice(first, last + 1) if listed else None
-        return self._runs[key][1]
-
-    @classmethod
-    def of(cls, groups: ScaleGroups, device: torch.device) -> Layout:
-        """The layout of some groups, which must cover all log-scales."""
-        owners = np.full(groups.size + 1, -1, dtype=np.int64)
+    def __init__(self, groups: ScaleGroups, device: torch.device) -> None:
+        self.device = device
+        self.starts = [group.start for group in groups.groups]
+        self.sizes = [group.size for group in groups.groups]
+        self.group_of = np.full(groups.size + 1, -1, dtype=np.int64)
         for number, group in enumerate(groups.groups):
-            owners[group.start : group.start + group.size] = number
-        if (owners[:-1] < 0).any():
-            missing = int(np.flatnonzero(owners[:-1] < 0)[0])
+            self.group_of[group.start : group.start + group.size] = number
+        for missing in np.flatnonzero(self.group_of[:-1] < 0):
             raise BadInput(
                 f"log-scale {missing} belongs to no group; the groups must cover all {groups.size} "
                 "of them: take the groups from scale_groups(graph)"
             )
-        return cls(
-            group_of=owners,
-            starts=np.array([group.start for group in groups.groups], dtype=np.int64),
-            sizes=tuple(group.size for group in groups.groups),
-            device=device,
-        )
-
-
-class Builder:
-    """Turns one tensor's sums into terms, one for each combination of groups that it meets.
-
-    ``constant`` gathers what no scale can change, ``constant_size`` what its rounding error is
-    proportional to.
-    """
-
-    def __init__(self, name: str, layout: Layout) -> None:
-        self.name, self.device, self.layout = name, layout.device, layout
-        self.group_of, self.starts, self.sizes = layout.group_of, layout.starts, layout.sizes
         self.terms: list[Term] = []
-        self.constant: Tensor | float = 0.0
-        self.constant_size: Tensor | float = 0.0
+        self.constants: dict[str, tuple[Tensor | float, Tensor | float]] = {}
 
-    def add(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
-        """Take in the sums over all axes but ``axes``, on which ``scales`` act."""
+    def add(self, name: str, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
+        """Take in a tensor's sums over all axes but ``axes``, on which ``scales`` act."""
+        self.name = name
+        self.constants[name] = (0.0, 0.0)
         if len(scales) == 2 and not set(scales[0].axes) & set(scales[1].axes):
             self._add_matrix(sums, axes, scales)
         else:
@@ -98,20 +63,15 @@ class Builder:
 
     def _keep(self, sums: Sums) -> None:
         """A part that no scale can change."""
+        constant, size = self.constants[self.name]
         squares = sums.squares.sum()
-        self.constant_size = self.constant_size + squares
-        self.constant = self.constant + squares
+        constant = constant + squares
         if sums.products is not None:
-            self.constant = self.constant - 2 * sums.products.sum()
+            constant = constant - 2 * sums.products.sum()
+        self.constants[self.name] = (constant, size + squares)
 
     def _add_matrix(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
         order = [axes.index(axis) for scale in scales for axis in scale.axes]
-        runs = [self.layout.run(scale.index) for scale in scales]
-        if runs[0] is not None and runs[1] is not None:
-            sides = [self._side(scale.index, scale.power) for scale in scales]
-            if sides[0].group != sides[1].group:
-                self._append(Matrix, sums.map(lambda t: t.permute(order).contiguous()), sides)
-                return
         flat = [np.asarray(scale.index).reshape(-1) for scale in scales]
         matrix = sums.map(lambda t: t.permute(order).reshape(len(flat[0]), len(flat[1])))
         for row_group, rows in self._split(flat[0]):
@@ -167,20 +127,16 @@ class Builder:
 
     def _merge(self, sums: Sums, channels: np.ndarray, axis: int) -> tuple[Sums, np.ndarray]:
         """Sum the rows (or columns) that belong to the same channel; channels come out sorted."""
-        if (np.diff(channels) > 0).all():
-            return sums, channels
         distinct, counts = np.unique(channels, return_counts=True)
         repeats = int(counts[0])
         if np.array_equal(channels, np.repeat(distinct, repeats)):
-            if repeats == 1:
-                return sums, distinct
             shape = (len(distinct), repeats)
 
             def fold(t: Tensor) -> Tensor:
                 split = (*shape, t.shape[1]) if axis == 0 else (t.shape[0], *shape)
                 return t.reshape(split).sum(axis + 1)
 
-            return sums.map(fold), distinct
+            return sums if repeats == 1 else sums.map(fold), distinct
         collector = Collector.of(channels, self.device)
 
         def gather(t: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
-from nonvacuous.rescaling.assemble import Builder, Layout
+from nonvacuous.rescaling.assemble import Builder
 from nonvacuous.rescaling.reading import Number, Reading, RowSummer
 from nonvacuous.rescaling.terms import Matrix, Side, Term, Terms
 
@@ -25,10 +25,9 @@ def collapse(Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroups) -> T
 def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
     """What :func:`collapse` returns, for tensors that have been looked at before."""
     device = reading.device
-    layout = Layout.of(groups, device)
+    builder = Builder(groups, device)
     counts, touched = np.zeros(groups.size), np.zeros(groups.size)
     summer = RowSummer(reading)
-    terms: list[Term] = []
     # A GPU is not asked for these before everything is under way.
     asked: dict[tuple[str, str], Number] = {}
     for name in reading.tensors:
@@ -37,11 +36,9 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
             _count(scale, math.prod(reading.shapes[name]), counts, touched)
         axes = sorted({axis for scale in scales for axis in scale.axes})
         read = summer.sum(name, axes)
-        builder = Builder(name, layout)
-        builder.add(read.sums, axes, scales)
-        terms += builder.terms
+        builder.add(name, read.sums, axes, scales)
         asked[name, "low"], asked[name, "high"] = torch.aminmax(read.sums.squares)
-        asked[name, "pinned"], asked[name, "pinned size"] = builder.constant, builder.constant_size
+        asked[name, "pinned"], asked[name, "pinned size"] = builder.constants[name]
         asked[name, "prior squares"] = read.prior_squares
         asked[name, "log variances"], asked[name, "log sizes"] = read.log_variances, read.log_sizes
     # All numbers on the processor, with one transfer for those that are elsewhere.
@@ -61,9 +58,9 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
         return {n: sum(fetched.get((n, kind), 0.0) for kind in kinds) for n in reading.shapes}
 
     return Terms(
-        starts=tuple(group.start for group in groups.groups),
-        sizes=tuple(group.size for group in groups.groups),
-        terms=tuple(terms),
+        starts=tuple(builder.starts),
+        sizes=tuple(builder.sizes),
+        terms=tuple(builder.terms),
         counts=torch.from_numpy(counts).to(device),
         touched=torch.from_numpy(touched).to(device),
         weights={name: math.prod(shape) for name, shape in reading.shapes.items()},

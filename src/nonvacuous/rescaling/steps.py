@@ -48,6 +48,10 @@ class ChannelSums:
         """Derivative of the KL by each log-scale: weights in minus weights out, unbalanced."""
         return sum((e * c for e, c in self.exponentials), start=-self.counts)
 
+    def curvature(self) -> np.ndarray:
+        """The second derivative by each log-scale, all others standing still."""
+        return sum((e * e * c for e, c in self.exponentials), start=np.zeros_like(self.counts))
+
     def magnitude(self) -> np.ndarray:
         """The size of the parts that must balance, to judge a gradient by."""
         return sum((np.abs(e * c) for e, c in self.exponentials), start=np.zeros_like(self.counts))
@@ -132,7 +136,7 @@ def change(sums: ChannelSums, step: np.ndarray) -> np.ndarray:
 def _refinement(sums: ChannelSums) -> np.ndarray:
     """The better of a majorize-minimize step and a Newton step."""
     safe = majorized_step(sums)
-    curvature = sum((e * e * c for e, c in sums.exponentials), start=np.zeros_like(sums.counts))
+    curvature = sums.curvature()
     limit = _LONGEST / sums.reach
     newton = np.clip(-sums.gradient() / curvature, -limit, limit)
     usable = (curvature > 0) & np.isfinite(newton)

@@ -171,6 +171,15 @@ class Descent:
         parts += (-torch.stack(linear)).tolist()
         return math.fsum(parts) if np.isfinite(parts).all() else math.inf
 
+    def derivatives(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the second derivative of the KL by each log-scale alone."""
+        slopes, curvatures = np.zeros((2, self.terms.size))
+        for number, block in enumerate(self.terms.blocks):
+            sums, _ = self._channel_sums(number)
+            positions = block.positions.cpu().numpy()
+            slopes[positions], curvatures[positions] = sums.gradient(), sums.curvature()
+        return slopes, curvatures
+
     def balance_residual(self) -> float:
         """The worst relative imbalance of a channel at the current point; see ``Rescaling``."""
         worst = [0.0]
@@ -242,43 +251,32 @@ class Descent:
     def _channel_sums(self, number: int) -> tuple[ChannelSums, list[tuple[int, int, str, Tensor]]]:
         """Per-channel sums of one block, and those contributions that no later block changes."""
         block = self.terms.blocks[number]
-        gathered: dict[str, dict[float, Tensor]] = {kind: {} for kind in _EXPONENT}
+        gathered: dict[tuple[str, float], Tensor] = {}
         seen = []
         for contact in block.contacts:
-            term, side = contact.term, contact.side
-            where = self.terms.terms[term].sides[side]
-            for kind in self.terms.kinds[term]:
+            term = self.terms.terms[contact.term]
+            where = term.sides[contact.side]
+            for kind in term.kinds:
                 if kind == "magnitudes" and not block.coupled:
                     continue
-                values = self._seen_from(term, side, kind)
-                sums = gathered[kind]
-                if where.power not in sums:
-                    sums[where.power] = torch.zeros_like(block.counts)
-                where.add_to(sums[where.power][contact.channels], values)
+                values = self._seen_from(contact.term, contact.side, kind)
+                key = (kind, where.power)
+                if key not in gathered:
+                    gathered[key] = torch.zeros_like(block.counts)
+                where.add_to(gathered[key][contact.channels], values)
                 if contact.is_last and kind != "magnitudes":
-                    seen.append((term, side, kind, values))
-        for kind, sums in gathered.items():
-            for power, values in sums.items():
-                values *= self._block_factor(number, _EXPONENT[kind] * power)
-        kept = [(kind, power) for kind, sums in gathered.items() for power in sums]
-        rows = torch.stack([block.counts, *(gathered[kind][power] for kind, power in kept)])
-        counts, *arrays = rows.cpu().numpy()
+                    seen.append((contact.term, contact.side, kind, values))
+        for (kind, power), sums in gathered.items():
+            sums *= self._block_factor(number, _EXPONENT[kind] * power)
+        counts, *arrays = torch.stack([block.counts, *gathered.values()]).cpu().numpy()
         known: dict[str, dict[float, np.ndarray]] = {kind: {} for kind in _EXPONENT}
-        for (kind, power), array in zip(kept, arrays, strict=True):
+        for (kind, power), array in zip(gathered, arrays, strict=True):
             known[kind][power] = array
-        products = known["products"]
+        products, magnitudes = known["products"], known["magnitudes"]
         # Two channels of one weight: signs are told apart weight by weight.
-        negative = {p: (known["magnitudes"][p] - products[p]) / 2 for p in known["magnitudes"]}
-        return (
-            ChannelSums(
-                squares=known["squares"],
-                products=products,
-                counts=counts,
-                reach=block.reach,
-                negative=negative if block.coupled else None,
-            ),
-            seen,
-        )
+        negative = {power: (magnitudes[power] - products[power]) / 2 for power in magnitudes}
+        split = negative if block.coupled else None
+        return ChannelSums(known["squares"], products, counts, block.reach, split), seen
 
     def _seen_from(self, number: int, side: int, kind: str) -> Tensor:
         term = self.terms.terms[number]
@@ -288,7 +286,7 @@ class Descent:
         return values if precision == 1 else precision * values
 
     def _total(self, number: int, kind: str) -> Tensor:
-        if kind not in self.terms.kinds[number]:
+        if kind not in self.terms.terms[number].kinds:
             return torch.zeros((), dtype=torch.float64, device=self.terms.device)
         own = self._spread(self.terms.terms[number].sides[0], kind)
         return torch.dot(self._seen_from(number, 0, kind), own)

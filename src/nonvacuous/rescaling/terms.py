@@ -14,7 +14,7 @@ combination of channels that occurs, for everything else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -61,48 +61,43 @@ class Block:
 
 def find_blocks(terms: Terms) -> tuple[Block, ...]:
     """Put each group into the first block with which it shares no term."""
-    neighbors: list[set[int]] = [set() for _ in terms.sizes]
-    for term in terms.terms:
-        groups = {side.group for side in term.sides}
-        for group in groups:
-            neighbors[group] |= groups - {group}
+    meetings = terms.met.T @ terms.met > 0
     members: list[list[int]] = []
-    keys: list[tuple[float, bool]] = []
-    for group in range(len(terms.sizes)):
-        key = (terms.reach[group], terms.coupled[group])
-        for block, other in zip(members, keys, strict=True):
-            if key == other and not key[1] and not neighbors[group] & set(block):
+    for group, (reach, coupled) in enumerate(zip(terms.reach, terms.coupled, strict=True)):
+        for block in () if coupled else members:
+            alike = terms.reach[block[0]] == reach and not terms.coupled[block[0]]
+            if alike and not meetings[group, block].any():
                 block.append(group)
                 break
         else:
             members.append([group])
-            keys.append(key)
     turn = {group: number for number, block in enumerate(members) for group in block}
     return tuple(_block(terms, tuple(block), turn) for block in members)
 
 
 def _block(terms: Terms, groups: tuple[int, ...], turn: dict[int, int]) -> Block:
-    ends = np.cumsum([terms.sizes[group] for group in groups])
+    sizes = [terms.sizes[group] for group in groups]
     slices = tuple(
-        slice(int(end) - terms.sizes[group], int(end))
-        for group, end in zip(groups, ends, strict=True)
+        slice(int(end) - size, int(end)) for size, end in zip(sizes, np.cumsum(sizes), strict=True)
     )
     positions = np.concatenate(
         [np.arange(terms.starts[g], terms.starts[g] + terms.sizes[g]) for g in groups]
     )
-    owners = np.repeat(np.array(groups), [terms.sizes[group] for group in groups])
     contacts = []
     for group, channels in zip(groups, slices, strict=True):
-        for number, side in terms.incident[group]:
-            turns = [turn[other.group] for other in terms.terms[number].sides]
-            is_last = turns.index(max(turns)) == side
-            contacts.append(Contact(number, side, channels, is_last))
+        for number, term in enumerate(terms.terms):
+            turns = [turn[side.group] for side in term.sides]
+            contacts += [
+                Contact(number, side, channels, is_last=turns.index(max(turns)) == side)
+                for side, where in enumerate(term.sides)
+                if where.group == group
+            ]
     where = torch.from_numpy(positions).to(terms.device)
     return Block(
         groups=groups,
         slices=slices,
         positions=where,
-        owners=torch.from_numpy(owners).to(terms.device),
+        owners=torch.from_numpy(np.repeat(groups, sizes)).to(terms.device),
         counts=terms.counts[where],
         touched=terms.touched[where],
         reach=terms.reach[groups[0]],
@@ -179,12 +174,16 @@ class Term:
     squares: Tensor
     products: Tensor | None
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of sums that it has; see :meth:`values`."""
+        return ("squares",) if self.products is None else ("squares", "products", "magnitudes")
+
     def values(self, kind: str) -> Tensor:
         """The ``squares``, the ``products``, or the "magnitudes": their absolute values."""
         if kind == "squares":
             return self.squares
-        if self.products is None:
-            raise AssertionError("a term without prior means has no products")
+        assert self.products is not None
         return self.products if kind == "products" else self.products.abs()
 
     def seen_from(self, side: int, factors: Sequence[Tensor], *, kind: str) -> Tensor:
@@ -255,14 +254,18 @@ class Terms:
         """Whether the prior means are zero wherever a scale reaches: the convex case."""
         return all(term.products is None for term in self.terms)
 
+    def _by_group(self, number: Callable[[Side], float]) -> np.ndarray:
+        """One row for each term: the sum over its sides, group by group."""
+        rows = np.zeros((len(self.terms), len(self.sizes)))
+        for row, term in zip(rows, self.terms, strict=True):
+            for side in term.sides:
+                row[side.group] += number(side)
+        return rows
+
     @cached_property
-    def incident(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """For each group, the terms it touches: pairs of a term's number and its side."""
-        touching: list[list[tuple[int, int]]] = [[] for _ in self.sizes]
-        for number, term in enumerate(self.terms):
-            for side, where in enumerate(term.sides):
-                touching[where.group].append((number, side))
-        return tuple(tuple(pairs) for pairs in touching)
+    def met(self) -> np.ndarray:
+        """How many sides of each term (rows) lie in each group (columns)."""
+        return self._by_group(lambda side: 1.0)
 
     @cached_property
     def reach(self) -> tuple[float, ...]:
@@ -271,23 +274,13 @@ class Terms:
         This is 1 for ordinary layers: no term holds two channels of the group, so all channels
         may be updated at once. A layer that reads and writes the same stream gives 2.
         """
-        largest = [1.0] * len(self.sizes)
-        for term in self.terms:
-            for group in {side.group for side in term.sides}:
-                met = sum(abs(side.power) for side in term.sides if side.group == group)
-                largest[group] = max(largest[group], met)
-        return tuple(largest)
+        powers = self._by_group(lambda side: abs(side.power))
+        return tuple(powers.max(axis=0, initial=1.0).tolist())
 
     @cached_property
     def coupled(self) -> tuple[bool, ...]:
         """For each group, whether some term holds two of its channels."""
-        return tuple(len({number for number, _ in pairs}) < len(pairs) for pairs in self.incident)
-
-    @cached_property
-    def kinds(self) -> tuple[tuple[str, ...], ...]:
-        """For each term, the kinds of sums that it has; see :meth:`Term.values`."""
-        centered, other = ("squares",), ("squares", "products", "magnitudes")
-        return tuple(centered if term.products is None else other for term in self.terms)
+        return tuple((self.met > 1).any(axis=0).tolist())
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -297,11 +290,7 @@ class Terms:
     @cached_property
     def exponents(self) -> np.ndarray:
         """One row for each term: its total power for each group, when all its channels move."""
-        rows = np.zeros((len(self.terms), len(self.sizes)))
-        for row, term in zip(rows, self.terms, strict=True):
-            for side in term.sides:
-                row[side.group] += side.power
-        return rows
+        return self._by_group(lambda side: side.power)
 
     @cached_property
     def group_counts(self) -> np.ndarray:
