@@ -49,19 +49,18 @@ def capture(module: nn.Module, example: Example, *, strict: bool = False) -> Lay
     references = _placeholders(program, canonical)
     nodes: list[Node] = []
     outputs: tuple[Reference, ...] = ()
+    shapes: dict[Reference, Shape] = {}
     for fx_node in program.graph.nodes:
+        name = fx_node.name
         if fx_node.op == "call_function":
             nodes.append(_node(fx_node, references))
-            references[fx_node.name] = Reference("node", fx_node.name)
-        elif fx_node.op == "get_attr":
-            references[fx_node.name] = Reference("constant", str(fx_node.target))
+            references[name] = Reference("node", name)
         elif fx_node.op == "output":
             outputs = tuple(references[n.name] for n in fx_node.all_input_nodes)
-    shapes = {
-        references[n.name]: _tensor_shapes(n.meta.get("val"))[0][0]
-        for n in program.graph.nodes
-        if n.op in ("placeholder", "get_attr") and n.name in references
-    }
+        elif fx_node.op == "get_attr":
+            references[name] = Reference("constant", str(fx_node.target))
+        if fx_node.op in ("placeholder", "get_attr") and name in references:
+            shapes[references[name]] = _tensor_shapes(fx_node.meta.get("val"))[0][0]
     graph = LayerGraph(
         nodes=tuple(nodes),
         parameters={name: tuple(p.shape) for name, p in module.named_parameters()},
@@ -115,21 +114,16 @@ def _parameter_names(module: nn.Module) -> tuple[dict[str, str], tuple[tuple[str
 
 def _check_storage(module: nn.Module, constants: Mapping[str, Any]) -> None:
     """Refuse tensors that are different in name but share memory: scaling one would scale both."""
-    owners: dict[int, str] = {}
-    tensors: dict[str, Any] = dict(module.named_parameters())
-    tensors.update(module.named_buffers())
+    parameters = dict(module.named_parameters())
+    tensors: dict[str, Any] = parameters | dict(module.named_buffers())
     for name, constant in constants.items():
         if isinstance(constant, Tensor) and not isinstance(constant, nn.Parameter):
             tensors.setdefault(name, constant)
-    parameters = dict(module.named_parameters())
+    owners: dict[int, str] = {}
     for name, tensor in tensors.items():
-        if tensor.numel() == 0:
-            continue
-        address = tensor.untyped_storage().data_ptr()
+        address = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
         other = owners.setdefault(address, name)
-        if address and other != name and (name in parameters or other in parameters):
-            if tensor is tensors[other]:
-                continue
+        if address and tensor is not tensors[other] and parameters.keys() & {name, other}:
             raise NotYetSupported(
                 f"{other} and {name} of {type(module).__name__} are different tensors in the same "
                 "memory, so that rescaling one would change the other unseen; make one of them a "
@@ -139,18 +133,13 @@ def _check_storage(module: nn.Module, constants: Mapping[str, Any]) -> None:
 
 def _placeholders(program: Any, canonical: Mapping[str, str]) -> dict[str, Reference]:
     """What each placeholder of the exported program stands for."""
-    references: dict[str, Reference] = {}
+    kinds: dict[str, Any] = {"PARAMETER": "parameter", "USER_INPUT": "input"}
+    references = {}
     for spec in program.graph_signature.input_specs:
-        name = getattr(spec.arg, "name", None)
-        kind = spec.kind.name
-        if name is None:
-            continue
-        if kind == "PARAMETER":
-            references[name] = Reference("parameter", canonical.get(spec.target, spec.target))
-        elif kind == "USER_INPUT":
-            references[name] = Reference("input", name)
-        else:
-            references[name] = Reference("constant", spec.target or name)
+        placeholder = getattr(spec.arg, "name", None)
+        if placeholder is not None:
+            name = canonical.get(spec.target, spec.target) or placeholder
+            references[placeholder] = Reference(kinds.get(spec.kind.name, "constant"), name)
     return references
 
 

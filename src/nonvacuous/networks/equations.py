@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 
@@ -23,6 +24,14 @@ def combined(parts: Iterable[tuple[Power, Combination]]) -> Combination:
         for label, factor in combination.items():
             total[label] = total.get(label, 0) + power * factor
     return {label: factor for label, factor in total.items() if factor}
+
+
+def distinct_rows(terms: Sequence[Term]) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct tuples of labels, and which of them stands at each position."""
+    spread = np.broadcast_arrays(*(term.labels for term in terms))
+    stacked = np.stack([labels.ravel() for labels in spread], axis=1)
+    rows, inverse = np.unique(stacked, axis=0, return_inverse=True)
+    return rows, inverse.ravel()
 
 
 class Equations:
@@ -72,12 +81,9 @@ class Equations:
         """The sum of the terms is 0 at every position. Returns how much of that is news."""
         if not terms:
             return 0
-        spread = np.broadcast_arrays(*(term.labels for term in terms))
-        rows = np.unique(np.stack([labels.ravel() for labels in spread], axis=1), axis=0)
         powers = [term.power for term in terms]
-        return self.require_rows(
-            (zip(row, powers, strict=True) for row in rows.tolist()), reason=reason
-        )
+        rows = distinct_rows(terms)[0].tolist()
+        return self.require_rows((zip(row, powers, strict=True) for row in rows), reason=reason)
 
     def require_rows(self, rows: Iterable[Iterable[tuple[int, Power]]], *, reason: str = "") -> int:
         """Each row of (label, power) sums to 0. Returns how many of these are news."""
@@ -226,24 +232,16 @@ def connected(terms: Sequence[Term]) -> list[list[Term]]:
 
     Terms that depend on no axis join the last group, if there is one.
     """
-    groups: list[tuple[set[int], list[Term]]] = []
+    groups: list[list[Term]] = []
     for term in terms:
-        if not term.axes:
-            continue
-        touching = [group for group in groups if group[0] & term.axes]
-        merged: tuple[set[int], list[Term]] = (set(term.axes), [])
-        for group in touching:
-            merged[0].update(group[0])
-            merged[1].extend(group[1])
-            groups.remove(group)
-        merged[1].append(term)
-        groups.append(merged)
+        if term.axes:
+            touching = [g for g in groups if any(other.axes & term.axes for other in g)]
+            groups = [group for group in groups if group not in touching]
+            groups.append([*chain.from_iterable(touching), term])
     single = [term for term in terms if not term.axes]
-    if single and not groups:
-        return [single]
     if single:
-        groups[-1][1].extend(single)
-    return [members for _, members in groups]
+        groups[-1:] = [[*(groups[-1] if groups else ()), *single]]
+    return groups
 
 
 def _first(term: Term, axes: set[int]) -> Term:

@@ -46,7 +46,7 @@ def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
     """
     if not isinstance(module, nn.Module):
         raise BadInput(f"fold_batch_norm needs a torch.nn.Module, not {type(module).__name__}")
-    names = {name for name, m in module.named_modules() if isinstance(m, _BatchNorm)}
+    names = [name for name, m in module.named_modules() if isinstance(m, _BatchNorm)]
     if not names:
         return copy.deepcopy(module)
     for name in sorted(names):
@@ -75,44 +75,37 @@ def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
     return result
 
 
-def _layers_before(module: nn.Module, graph: LayerGraph, names: set[str]) -> dict[str, str]:
+def _layers_before(module: nn.Module, graph: LayerGraph, names: list[str]) -> dict[str, str]:
     """The layer into which each batch normalization folds; "" where there is none."""
     nodes = {node.name: node for node in graph.nodes}
     references = [*(r for node in graph.nodes for r in node.references), *graph.outputs]
     uses = Counter(reference.name for reference in references)
-    calls: dict[str, list[Node]] = {}
+    calls: dict[str, list[Node]] = {name: [] for name in names}
     for node in graph.nodes:
         if node.op.startswith(("aten.batch_norm", "aten._native_batch_norm_legit")):
             statistics = node.arguments["running_mean"]
             owner = getattr(statistics, "name", "").rpartition(".")[0]
             calls.setdefault(owner, []).append(node)
-    layers = {}
-    for name in [n for n, _ in module.named_modules() if n in names]:
-        layer = ""
-        modules = calls.get(name, [])
-        before = (
-            nodes.get(modules[0].inputs[0]) if len(modules) == 1 and modules[0].inputs else None
-        )
+    layers = dict.fromkeys(names, "")
+    for name in names:
+        inputs = calls[name][0].inputs if len(calls[name]) == 1 else ()
+        before = nodes.get(inputs[0]) if inputs else None
         if before is not None and uses[before.name] == 1 and before.parameters:
             owner = before.parameters[0].rpartition(".")[0]
-            if _foldable(module, owner, before, uses):
-                layer = owner
-        layers[name] = layer
+            if _foldable(module.get_submodule(owner), before, uses):
+                layers[name] = owner
     return layers
 
 
-def _foldable(module: nn.Module, owner: str, node: Node, uses: Counter[str]) -> bool:
+def _foldable(layer: nn.Module, node: Node, uses: Counter[str]) -> bool:
     """Whether the node is the one call of a plain layer whose weights nobody else uses."""
-    layer = module.get_submodule(owner)
-    if type(layer) not in (
+    plain = type(layer) in (
         nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d,
         nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
-    ):  # fmt: skip
-        return False
+    )  # fmt: skip
     # A linear layer on (n, length, c) would need its channels moved: only (n, c) folds.
-    if isinstance(layer, nn.Linear) and len(node.shape) != 2:
-        return False
-    return all(uses[name] == 1 for name in node.parameters)
+    flat = not isinstance(layer, nn.Linear) or len(node.shape) == 2
+    return plain and flat and all(uses[name] == 1 for name in node.parameters)
 
 
 def _affine(normalization: _BatchNorm) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,6 @@ class Birth:
     """The unknowns that were made for one weight, along some of its axes."""
 
     parameter: str
-    axes: tuple[int, ...]
     labels: np.ndarray
 
 
@@ -63,7 +62,7 @@ class Propagation:
             terms = []
             for axes, numbers in chosen:
                 labels = self.equations.fresh(int(numbers.max(initial=-1)) + 1)
-                self.births.append(Birth(name, axes, labels))
+                self.births.append(Birth(name, labels))
                 terms.append(Term(1, labels[numbers], frozenset(axes)))
             if name in self._frozen:
                 for term in terms:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import copy
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -13,7 +14,13 @@ from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.capture import Example, capture
-from nonvacuous.networks.equations import Combination, Equations, combined, connected
+from nonvacuous.networks.equations import (
+    Combination,
+    Equations,
+    combined,
+    connected,
+    distinct_rows,
+)
 from nonvacuous.networks.layer_graph import LayerGraph
 from nonvacuous.networks.log_scale import LogScale, Power, Term
 from nonvacuous.networks.propagation import Birth, Propagation, propagate
@@ -99,7 +106,7 @@ def _effects(scale: LogScale, equations: Equations) -> Iterator[Combination]:
     """A basis of what the scales can do to one weight: its first element, and differences."""
     base: Combination = {}
     for part in connected(scale.terms):
-        rows = _rows(part)[0]
+        rows = distinct_rows(part)[0]
         powers = [term.power for term in part]
         forms = (_resolved(row, powers, equations) for row in rows.tolist())
         first = next(forms)
@@ -107,14 +114,6 @@ def _effects(scale: LogScale, equations: Equations) -> Iterator[Combination]:
         for form in forms:
             yield combined([(1, form), (-1, first)])
     yield base
-
-
-def _rows(terms: Sequence[Term]) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct tuples of labels, and which of them stands at each position."""
-    spread = np.broadcast_arrays(*(term.labels for term in terms))
-    stacked = np.stack([labels.ravel() for labels in spread], axis=1)
-    rows, inverse = np.unique(stacked, axis=0, return_inverse=True)
-    return rows, inverse.ravel()
 
 
 def _resolved(row: Sequence[int], powers: Sequence[Power], equations: Equations) -> Combination:
@@ -129,7 +128,7 @@ def _axis_scales(
         wide = sorted(axis for axis in term.axes if scale.shape[axis] > 1)
         by_axes.setdefault(tuple(wide or sorted(term.axes)[:1]), []).append(term)
     for axes, terms in by_axes.items():
-        rows, inverse = _rows(terms)
+        rows, inverse = distinct_rows(terms)
         sizes = [scale.shape[axis] for axis in axes]
         powers = [term.power for term in terms]
         slots: dict[tuple[float, int], np.ndarray] = {}
@@ -155,21 +154,17 @@ def _groups(
     starts = [int(birth.labels[0]) for birth in births]
     owners = []
     for root in roots:
-        k = bisect.bisect_right(starts, root) - 1
-        born = k >= 0 and root <= int(births[k].labels[-1])
-        owners.append(k if born else -1 - max(k, 0))
-    runs: list[tuple[int, int, int]] = []
-    for owner, members in groupby(owners):
-        start = runs[-1][2] if runs else 0
-        runs.append((owner, start, start + len(list(members))))
-    layers = [_owner_layer(births[o].parameter) if o >= 0 else "" for o, _, _ in runs]
-    names = [
-        (layer if layer and layers.count(layer) == 1 else births[owner].parameter)
-        if owner >= 0
-        else "common factor"
-        for layer, (owner, _, _) in zip(layers, runs, strict=True)
+        k = max(bisect.bisect_right(starts, root) - 1, 0)
+        owners.append((k, root in births[k].labels))
+    runs = [
+        (births[k].parameter, born, len(list(members))) for (k, born), members in groupby(owners)
     ]
-    stops = np.array([stop for _, _, stop in runs])
+    layers = [_owner_layer(parameter) if born else "" for parameter, born, _ in runs]
+    names = [
+        (layer if layers.count(layer) == 1 else parameter) if born else "common factor"
+        for layer, (parameter, born, _) in zip(layers, runs, strict=True)
+    ]
+    stops = np.cumsum([size for _, _, size in runs], dtype=np.int64)
     tensors: list[list[tuple[str, tuple[int, ...], float]]] = [[] for _ in runs]
     for weight, entries in exponents.items():
         for entry in entries:
@@ -179,12 +174,12 @@ def _groups(
     return tuple(
         Group(
             name=_distinct(names[k], k, names),
-            start=start,
-            size=stop - start,
+            start=int(stops[k]) - size,
+            size=size,
             tensors=tuple(tensors[k]),
             layer=layers[k],
         )
-        for k, (_, start, stop) in enumerate(runs)
+        for k, (_, _, size) in enumerate(runs)
     )
 
 
@@ -199,20 +194,15 @@ def _owner_layer(parameter: str) -> str:
 def _pinned(propagation: Propagation) -> tuple[Pinned, ...]:
     """The channels written by each layer that stay at 1 for a reason that was given."""
     equations = propagation.equations
-    counts: dict[tuple[str, str], int] = {}
-    first: set[str] = set()
+    # The first unknowns of a weight are those of the channels that it writes.
+    written: dict[str, Birth] = {}
     for birth in propagation.births:
-        if birth.parameter in first:
-            continue
-        # The first unknowns of a weight are those of the channels that it writes.
-        first.add(birth.parameter)
-        reasons: dict[str, int] = {}
-        for label in birth.labels.tolist():
-            if not equations.resolve(label):
-                reason = equations.reason(label)
-                reasons[reason] = reasons.get(reason, 0) + 1
-        for reason, count in reasons.items():
-            key = (_owner_layer(birth.parameter), reason)
+        written.setdefault(birth.parameter, birth)
+    counts: dict[tuple[str, str], int] = {}
+    for parameter, birth in written.items():
+        pinned = [label for label in birth.labels.tolist() if not equations.resolve(label)]
+        for reason, count in Counter(map(equations.reason, pinned)).items():
+            key = (_owner_layer(parameter), reason)
             if reason:
                 counts[key] = max(count, counts.get(key, 0))
     return tuple(

@@ -14,15 +14,18 @@ entry for each unit (and for each draw of the weights).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 
-# Beyond this many nats below the peak, what is left of an integral is under one part in 1e19.
-_DROP = 45.0
-_PANELS = 24
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+# Beyond this many nats below the peak, what is left of an integral is under one part in 1e19; no
+# orbit of numbers in float64 takes longer than this to fall so far.
+_DROP, _FAR = 45.0, 1500.0
+_PANELS = 12
+_LEGENDRE = np.polynomial.legendre.leggauss(16)
+# Of the unit interval, in panels.
+_NODES = ((np.arange(_PANELS)[:, None] + (_LEGENDRE[0] + 1) / 2) / _PANELS).ravel()
+_WEIGHTS = np.tile(_LEGENDRE[1] / 2 / _PANELS, _PANELS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +68,8 @@ def highest_point(fiber: Fiber) -> np.ndarray:
     """Where h is largest."""
     shift, balanced = _balance(fiber)
     with np.errstate(over="ignore", invalid="ignore"):
-        points = _critical_points(balanced)
-        best = np.argmax(_heights(balanced, points), axis=-1)
-    return np.asarray(shift + np.take_along_axis(points, best[..., None], axis=-1)[..., 0])
+        best = _highest(balanced, _critical_points(balanced))
+    return np.asarray(shift + best[..., 0])
 
 
 def log_integral(fiber: Fiber) -> np.ndarray:
@@ -107,12 +109,18 @@ def _balance(fiber: Fiber) -> tuple[np.ndarray, Fiber]:
 
 def _spread(fiber: Fiber) -> Fiber:
     """With one more axis, to evaluate at several points per entry."""
-    return Fiber(*(np.asarray(getattr(fiber, field.name))[..., None] for field in fields(fiber)))
+    return Fiber(*(numbers[..., None] for numbers in vars(fiber).values()))
 
 
 def _heights(fiber: Fiber, points: np.ndarray) -> np.ndarray:
     """h at several points per entry; minus infinity where a point is missing."""
     return np.where(np.isnan(points), -np.inf, _spread(fiber).height(points))
+
+
+def _highest(fiber: Fiber, points: np.ndarray) -> np.ndarray:
+    """The best of several points per entry, [..., 1]."""
+    best = np.argmax(_heights(fiber, points), axis=-1)
+    return np.take_along_axis(points, best[..., None], axis=-1)
 
 
 def _critical_points(fiber: Fiber) -> np.ndarray:
@@ -140,8 +148,7 @@ def _critical_points(fiber: Fiber) -> np.ndarray:
     peaks = (~np.isnan(points)).sum(axis=-1)
     # Two roots beside one another may be lost or doubled by rounding: then there is one peak,
     # and the highest of the points is it (or is so close that the integral does not see it).
-    highest = np.argmax(_heights(fiber, points), axis=-1)
-    best = np.take_along_axis(points, highest[..., None], axis=-1)
+    best = _highest(fiber, points)
     missing = np.full_like(best, np.nan)
     alone = np.concatenate([best, missing, missing], axis=-1)
     return np.where((peaks == 3)[..., None], points[..., :3], alone)
@@ -167,34 +174,20 @@ def _around(
     low = np.maximum(peak - _fall(fiber, peak, -1.0), left)
     high = np.minimum(peak + _fall(fiber, peak, 1.0), right)
     total = np.zeros(peak.shape)
-    rows = _spread(fiber)
     # Panels on each side of the peak separately: one side may be much longer than the other.
     for start, stop in ((low, peak), (peak, high)):
-        edges = np.linspace(0.0, 1.0, _PANELS // 2 + 1)
-        for a, b in pairwise(edges):
-            abscissas = a + (b - a) * (_NODES + 1) / 2
-            nodes = start[..., None] + (stop - start)[..., None] * abscissas
-            values = np.exp(rows.height(nodes) - top[..., None])
-            total = total + (stop - start) * ((b - a) / 2) * (values @ _WEIGHTS)
+        nodes = start[..., None] + (stop - start)[..., None] * _NODES
+        values = np.exp(_spread(fiber).height(nodes) - top[..., None])
+        total = total + (stop - start) * (values @ _WEIGHTS)
     return total
 
 
 def _fall(fiber: Fiber, peak: np.ndarray, direction: float) -> np.ndarray:
-    """How far from the peak h has fallen by enough, on one side: doubled, then halved."""
+    """How far from the peak h has fallen by enough, on one side, by halving."""
     floor = fiber.height(peak) - _DROP
-
-    def is_low(distance: np.ndarray) -> np.ndarray:
-        return fiber.height(peak + direction * distance) <= floor
-
-    far = np.sqrt(2 * _DROP / np.maximum(fiber.curvature(peak), 1e-6))
-    for _ in range(60):
-        short = ~is_low(far)
-        if not short.any():
-            break
-        far = np.where(short, 2 * far, far)
-    near = np.zeros_like(far)
-    for _ in range(12):
+    near, far = np.zeros_like(peak), np.full_like(peak, _FAR)
+    for _ in range(40):
         middle = (near + far) / 2
-        low = is_low(middle)
+        low = fiber.height(peak + direction * middle) <= floor
         far, near = np.where(low, middle, far), np.where(low, near, middle)
-    return np.asarray(far)
+    return far

@@ -111,7 +111,7 @@ def lifted_kl(
 
 def _is_deep(pairs: Pairs) -> bool:
     """Whether some weight lies between two rescaled units."""
-    return bool(((pairs.up < pairs.size) & (pairs.down < pairs.size)).any())
+    return bool((abs(pairs.ends).sum(axis=1) > 1).any())
 
 
 def _drawn(
@@ -175,8 +175,7 @@ def _gap_of_draws(
     weights: dict[str, np.ndarray], Q: DiagonalGaussian, P: DiagonalGaussian, pairs: Pairs
 ) -> np.ndarray:
     """For each draw, ln of (density on its orbit under Q / the same under P), over all units."""
-    squares = {name: drawn**2 for name, drawn in weights.items()}
-    own, other = (_fiber(each, pairs, weights, squares) for each in (Q, P))
+    own, other = (_fiber(each, pairs, weights) for each in (Q, P))
     origin = np.zeros(own.rising.shape)
     logs = [(each.height(origin) - log_integral(each)).sum(axis=1) for each in (own, other)]
     return np.asarray(logs[0] - logs[1])

@@ -64,7 +64,8 @@ def _newton_step(
 
     def curved(direction: np.ndarray) -> np.ndarray:
         apart = _APART / np.abs(direction).max()
-        return (_derivatives(terms, point + apart * direction)[0] - slope) / apart
+        there, _ = _derivatives(terms, point + apart * direction)
+        return np.asarray((there - slope) / apart)
 
     alone = np.maximum(curvature, 1e-6 * np.abs(curvature).max() + 1e-300)
     shape = (len(point), len(point))

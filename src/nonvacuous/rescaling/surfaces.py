@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.special import gammaln, logsumexp
 from torch import Tensor
 
@@ -39,25 +40,25 @@ _NEWTON_STEPS = 60
 class Pairs:
     """Which pair of units each weight lies between, as far as scales move it.
 
-    An end that is not there (an input, an output) has the number ``size``. Pairs are sorted by
-    their upper end, then by their lower one. ``pair_of`` gives, for each tensor that scales move,
-    the axes along which all weights lie between the same units, and the pairs along the others.
+    ``ends`` is the sparse matrix [pairs, units] that takes s to r: 1 at a pair's upper end and
+    -1 at its lower one (an input or an output is no unit). Pairs are sorted by their upper end,
+    then by their lower one. ``pair_of`` gives, for each tensor that scales move, the axes along
+    which all weights lie between the same units, and the pairs along the others.
     """
 
     size: int
-    up: np.ndarray
-    down: np.ndarray
+    ends: Any
     pair_of: Mapping[str, tuple[tuple[int, ...], np.ndarray]]
     count: np.ndarray
 
     def sums(self, draws: int, parts: Iterable[tuple[str, np.ndarray]]) -> np.ndarray:
         """Tensors [draws, *shape] added up over the weights of each pair: [draws, pairs]."""
-        total = np.zeros((draws, len(self.up)))
+        total = np.zeros((draws, self.ends.shape[0]))
         for name, values in parts:
             alike, pair = self.pair_of[name]
             rows = values.sum(axis=tuple(axis + 1 for axis in alike)) if alike else values
             for target, row in zip(total, rows.reshape(draws, -1), strict=True):
-                target += np.bincount(pair, row, minlength=len(self.up))
+                target += np.bincount(pair, row, minlength=len(target))
         return total
 
     def along_orbits(
@@ -127,10 +128,11 @@ def pairs_of(groups: ScaleGroups) -> Pairs:
         name: (alike, pair)
         for (name, (alike, _)), pair in zip(codes.items(), np.split(inverse, cuts), strict=True)
     }
-    pairs = Pairs(size, up, down, pair_of, np.zeros(size))
+    signs, rows = np.repeat([1.0, -1.0], len(known)), np.tile(np.arange(len(known)), 2)
+    ends = csr_array((signs, (rows, np.concatenate([up, down]))))[:, :size]
+    pairs = Pairs(size, ends, pair_of, np.zeros(size))
     many = pairs.sums(1, ((name, np.ones((1, *groups.shapes[name]))) for name in pair_of))[0]
-    count = np.bincount(up, many, size + 1) - np.bincount(down, many, size + 1)
-    return replace(pairs, count=count[:size])
+    return replace(pairs, count=ends.T @ many)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,34 +153,25 @@ class Surface:
 
     def height(self, points: np.ndarray) -> np.ndarray:
         """h at each row of ``points``."""
-        factor = np.exp(self._exponents(points))
+        factor = self._factors(points)
         heights = (factor * (self.cross - 0.5 * self.square * factor)).sum(-1)
         return np.asarray(heights + points @ self.pairs.count)
 
-    def _exponents(self, points: np.ndarray) -> np.ndarray:
-        padded = np.concatenate([points, np.zeros((*points.shape[:-1], 1))], axis=-1)
-        return np.asarray(padded[..., self.pairs.up] - padded[..., self.pairs.down])
+    def _factors(self, points: np.ndarray) -> np.ndarray:
+        return np.asarray(np.exp((self.pairs.ends @ points.T).T))
 
     def slope(self, point: np.ndarray) -> np.ndarray:
-        factor = np.exp(self._exponents(point))
+        factor = self._factors(point)
         flow = factor * (self.cross - self.square * factor)
-        size = len(point)
-        up = np.bincount(self.pairs.up, flow, size + 1)
-        down = np.bincount(self.pairs.down, flow, size + 1)
-        return np.asarray((up - down)[:size] + self.pairs.count)
+        return np.asarray(self.pairs.ends.T @ flow + self.pairs.count)
 
     def curvature(self, point: np.ndarray) -> np.ndarray:
         """Minus the second derivative of h, made positive definite where crosses spoil it."""
-        factor = np.exp(self._exponents(point))
+        factor = self._factors(point)
         bend = self.square * factor**2
         bend = np.maximum(2 * bend - self.cross * factor, 0.1 * bend + 1e-12)
-        size = len(point) + 1
-        matrix = np.zeros((size, size))
-        np.add.at(matrix, (self.pairs.up, self.pairs.up), bend)
-        np.add.at(matrix, (self.pairs.down, self.pairs.down), bend)
-        np.subtract.at(matrix, (self.pairs.up, self.pairs.down), bend)
-        np.subtract.at(matrix, (self.pairs.down, self.pairs.up), bend)
-        return matrix[:-1, :-1]
+        ends = self.pairs.ends
+        return np.asarray((ends.T @ ends.multiply(bend[:, None])).toarray())
 
     def peak(self) -> np.ndarray:
         """Where h is largest near the draw itself, by damped Newton steps."""

@@ -280,7 +280,7 @@ class Terms:
     @cached_property
     def coupled(self) -> tuple[bool, ...]:
         """For each group, whether some term holds two of its channels."""
-        return tuple((self.met > 1).any(axis=0).tolist())
+        return tuple(bool(column.any()) for column in self.met.T > 1)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
