@@ -48,6 +48,10 @@ class Visit:
     weights: Mapping[Reference, Tensor]
     shapes: Mapping[Reference, tuple[int, ...]]
 
+    def through(self, extend: LinearMap, argument: str = "") -> Step:
+        """One operand, the first argument unless another is named, and nothing beside it."""
+        return Step(((self.operand(argument or next(iter(self.node.arguments))), extend),))
+
     def weight(self, argument: str) -> Tensor:
         value = self.node.arguments[argument]
         if not isinstance(value, Reference) or value not in self.weights:
@@ -64,14 +68,8 @@ class Visit:
             raise refused(self.node, f"its {argument} is not computed from the input")
         return value
 
-    def attribute(self, argument: str, default: Argument = None) -> Argument:
+    def attribute(self, argument: str, default: Argument = None) -> Any:
         return self.node.arguments.get(argument, default)
-
-    def number(self, argument: str, default: float) -> float:
-        value = self.attribute(argument, default)
-        if not isinstance(value, int | float):
-            raise refused(self.node, f"its {argument} is not a plain number")
-        return value
 
     def axes(self, *arguments: str, dimensions: int) -> list[int]:
         """Axes counted from the front, out of one argument with several or several with one."""
@@ -94,177 +92,136 @@ def refused(node: Node, why: str) -> NotYetSupported:
     )
 
 
-Rule = Callable[[Visit], Step]
-_RULES: dict[str, Rule] = {}
-
-
-def rule_for(*names: str) -> Callable[[Rule], Rule]:
-    """Give the ATen operators of these names a rule, as a decorator."""
-
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            _RULES[f"aten.{name}"] = rule
-        return rule
-
-    return register
-
-
 def step_of(visit: Visit) -> Step:
     """The step of an operator, or NotYetSupported naming it."""
-    rule = _RULES.get(visit.node.op) or _RULES.get(visit.node.op.rpartition(".")[0])
+    name = visit.node.op.removeprefix("aten.")
+    rule = _RULES.get(name) or _RULES.get(name.rpartition(".")[0])
     if rule is None:
         raise refused(visit.node, "this operator has no rule")
     return rule(visit)
 
 
-def along(x: Tensor, matrix: Tensor, axis: int) -> Tensor:
-    """A matrix [after, before] applied along one axis."""
-    return torch.movedim(torch.tensordot(x, matrix.to(x.device), dims=([axis], [1])), -1, axis)
-
-
 # Layers, sums, products with weights, and operators that move numbers around.
 
 
-@rule_for("linear", "conv1d", "conv2d", "conv3d")
 def _layer(visit: Visit) -> Step:
     """The operator itself, with lifted weights and without its bias."""
     function, weight = getattr(F, visit.node.kind), visit.weight("weight")
     own = ("input", "weight", "bias")
     options = {name: value for name, value in visit.node.arguments.items() if name not in own}
-    operands = ((visit.operand("input"), lambda x: function(x, weight, **options)),)
+    step = visit.through(lambda x: function(x, weight, **options))
     bias = visit.attribute("bias")
     if not isinstance(bias, Reference):
-        return Step(operands)
-    return Step(operands, visit.weight("bias").reshape(-1, *(1,) * (weight.ndim - 2)), bias.name)
+        return step
+    shape = (-1, *(1,) * (weight.ndim - 2))
+    return Step(step.operands, visit.weight("bias").reshape(shape), bias.name)
 
 
-@rule_for(
-    "relu", "leaky_relu", "dropout", "feature_dropout", "clone", "contiguous", "alias", "detach"
-)
 def _passes(visit: Visit) -> Step:
     """Activations switch paths on or off, or dim them; they are not part of the product."""
-    first = next(iter(visit.node.arguments))
-    return Step(((visit.operand(first), lambda x: x),))
+    return visit.through(lambda x: x)
 
 
-@rule_for("neg")
 def _negative(visit: Visit) -> Step:
     factor = visit.constant(-1.0)
-    return Step(((visit.operand("self"), lambda x: x * factor),))
+    return visit.through(lambda x: x * factor)
 
 
-@rule_for("view", "reshape", "flatten", "_unsafe_view", "squeeze", "unsqueeze")
 def _reshape(visit: Visit) -> Step:
     shape = (-1, *visit.node.shape[1:])
-    return Step(((visit.operand("self"), lambda x: x.reshape(shape)),))
+    return visit.through(lambda x: x.reshape(shape))
 
 
-@rule_for("permute", "transpose.int")
 def _permute(visit: Visit) -> Step:
-    dimensions = len(visit.node.shape)
-    if visit.node.kind == "permute":
-        axes = visit.axes("dims", dimensions=dimensions)
-    else:
-        first, second = visit.axes("dim0", "dim1", dimensions=dimensions)
-        axes = list(range(dimensions))
-        axes[first], axes[second] = second, first
-    if axes[0] != 0:
+    kind = visit.node.kind
+    names = ("dims",) if kind == "permute" else ("dim0", "dim1")
+    axes = visit.axes(*names, dimensions=len(visit.node.shape))
+    if axes[0] != 0 if kind == "permute" else 0 in axes:
         raise refused(visit.node, "it moves the axis of the examples")
-    return Step(((visit.operand("self"), lambda x: x.permute(axes)),))
+    return visit.through(lambda x: getattr(x, kind)(*axes))
 
 
-@rule_for("add", "sub")
 def _add(visit: Visit) -> Step:
     sign = -1.0 if visit.node.kind == "sub" else 1.0
-    factor = visit.constant(sign * visit.number("alpha", 1))
+    factors = {"self": 1.0, "other": visit.constant(sign * visit.attribute("alpha", 1))}
     shape = visit.node.shape[1:]
     operands: list[tuple[Reference, LinearMap]] = []
     bias, name = None, ""
-    for argument, weight in (("self", 1.0), ("other", factor)):
-        value = visit.node.arguments[argument]
+    for argument, factor in factors.items():
+        value = visit.attribute(argument)
         if isinstance(value, Reference) and value in visit.weights:
-            bias, name = visit.weights[value] * weight, value.name
+            bias, name = visit.weights[value] * factor, value.name
             if bias.ndim > len(shape):
                 bias = bias.reshape(bias.shape[-len(shape) :])
-            continue
-        if not isinstance(value, Reference):
-            if value == 0:
-                continue
+        elif isinstance(value, Reference):
+            source = visit.operand(argument)
+            if visit.shapes[source][1:] != shape:
+                raise refused(visit.node, "it adds tensors of different shapes")
+            operands.append((source, partial(torch.mul, other=factor)))
+        elif value != 0:
             raise refused(visit.node, f"it adds the number {value!r}, which no weight controls")
-        source = visit.operand(argument)
-        if visit.shapes[source][1:] != shape:
-            raise refused(visit.node, "it adds tensors of different shapes")
-        operands.append((source, partial(torch.mul, other=weight)))
     return Step(tuple(operands), bias, name)
 
 
-@rule_for("maximum", "minimum")
 def _extreme(visit: Visit) -> Step:
     """One of the two passes: an edge to each."""
     return Step(tuple((visit.operand(name), lambda x: x) for name in ("self", "other")))
 
 
-@rule_for("mul", "div")
 def _multiply(visit: Visit) -> Step:
-    values = {name: visit.node.arguments[name] for name in ("self", "other")}
     divides = visit.node.kind == "div"
-    factor: Tensor | float | None = None
-    for name, value in values.items():
+    for name, source in (("other", "self"), ("self", "other")):
+        value = visit.attribute(name)
+        factor: Tensor | float
         if isinstance(value, Reference) and value in visit.weights and not divides:
-            factor, source = visit.weights[value], "other" if name == "self" else "self"
-        elif isinstance(value, int | float):
-            number = 1 / value if divides else value
-            factor, source = visit.constant(number), "other" if name == "self" else "self"
-    if factor is None or (divides and source != "self"):
-        raise refused(visit.node, "products of two results have no paths")
-    multiplier = factor
-    if isinstance(multiplier, Tensor) and multiplier.ndim > len(visit.node.shape):
-        raise refused(visit.node, "the weight has more axes than what it multiplies")
-    return Step(((visit.operand(source), lambda x: x * multiplier),))
+            factor = visit.weights[value]
+            if factor.ndim > len(visit.node.shape):
+                raise refused(visit.node, "the weight has more axes than what it multiplies")
+        elif isinstance(value, int | float) and not (divides and name == "self"):
+            factor = visit.constant(1 / value if divides else value)
+        else:
+            continue
+        return visit.through(partial(torch.mul, other=factor), source)
+    raise refused(visit.node, "products of two results have no paths")
 
 
-@rule_for("cat")
 def _concatenate(visit: Visit) -> Step:
-    parts = visit.node.arguments["tensors"]
-    (axis,) = visit.axes("dim", dimensions=len(visit.node.shape))
+    """Every part with zeros in the places of the others."""
+    parts, dimensions = visit.attribute("tensors"), len(visit.node.shape)
+    (axis,) = visit.axes("dim", dimensions=dimensions)
     if not isinstance(parts, tuple) or axis == 0:
         raise refused(visit.node, "it joins examples")
     operands: list[tuple[Reference, LinearMap]] = []
-    start, total = 0, visit.node.shape[axis]
+    before, after = 0, visit.node.shape[axis]
     for part in parts:
         if not isinstance(part, Reference) or part not in visit.shapes:
             raise refused(visit.node, "it joins weights to results")
-        size = visit.shapes[part][axis]
-        matrix = torch.zeros(total, size, dtype=torch.float64)
-        matrix[start : start + size] = torch.eye(size, dtype=torch.float64)
-        operands.append((part, partial(along, matrix=matrix, axis=axis)))
-        start += size
+        after -= visit.shapes[part][axis]
+        widths = [0, 0] * (dimensions - 1 - axis) + [before, after]
+        operands.append((part, partial(F.pad, pad=widths)))
+        before += visit.shapes[part][axis]
     return Step(tuple(operands))
 
 
-@rule_for("pad", "constant_pad_nd")
 def _pad(visit: Visit) -> Step:
-    sizes, value = visit.attribute("pad"), visit.attribute("value")
-    if visit.attribute("mode", "constant") != "constant" or value not in (None, 0):
+    widths = visit.attribute("pad")
+    if visit.attribute("mode", "constant") != "constant" or visit.attribute("value"):
         raise refused(visit.node, "only zeros can be added around an image")
-    if not isinstance(sizes, tuple):
+    if not isinstance(widths, tuple):
         raise refused(visit.node, "its sizes are not known")
-    widths: Any = sizes
-    return Step(((visit.operand("self"), lambda x: F.pad(x, widths)),))
+    return visit.through(partial(F.pad, pad=widths))
 
 
-@rule_for("sum.dim_IntList", "mean.dim", "amax")
 def _reduce(visit: Visit) -> Step:
     """A sum, a mean (edges of weight 1/n), or a largest value (an edge to each)."""
-    source = visit.operand("self")
-    shape = visit.shapes[source]
+    shape = visit.shapes[visit.operand("self")]
     numbers = visit.axes("dim", dimensions=len(shape))
     if not numbers or 0 in numbers:
         raise refused(visit.node, "it runs over the examples")
     count = math.prod(shape[a] for a in numbers)
     factor = visit.constant(1 / count) if visit.node.kind == "mean" else 1.0
     keep = bool(visit.attribute("keepdim", False))
-    return Step(((source, lambda x: x.sum(numbers, keepdim=keep) * factor),))
+    return visit.through(lambda x: x.sum(numbers, keepdim=keep) * factor)
 
 
 # Edges of pooling: one to each number in the window.
@@ -273,16 +230,8 @@ def _reduce(visit: Visit) -> Step:
 # the largest number has edges of weight 1; taking the mean of k numbers has edges of weight 1/k.
 
 
-@rule_for(
-    *(
-        f"{kind}_pool{dimensions}d"
-        for kind in ("max", "avg", "adaptive_max", "adaptive_avg")
-        for dimensions in (1, 2, 3)
-    )
-)
 def _pooling(visit: Visit) -> Step:
-    source = visit.operand("self")
-    shape = visit.shapes[source]
+    shape = visit.shapes[visit.operand("self")]
     kind, _, rest = visit.node.kind.partition("_pool")
     override = visit.attribute("divisor_override")
     matrices = []
@@ -299,10 +248,10 @@ def _pooling(visit: Visit) -> Step:
 
     def extend(x: Tensor) -> Tensor:
         for axis, matrix in matrices:
-            x = along(x, matrix, axis)
+            x = torch.movedim(torch.tensordot(x, matrix, dims=([axis], [1])), -1, axis)
         return x * factor
 
-    return Step(((source, extend),))
+    return visit.through(extend)
 
 
 def _window(visit: Visit, k: int, after: int) -> dict[str, Any]:
@@ -326,3 +275,25 @@ def _window(visit: Visit, k: int, after: int) -> dict[str, Any]:
     if visit.node.kind.startswith("avg_"):
         own = {"count_include_pad": bool(visit.attribute("count_include_pad", True))}
     return {**window, **own, "ceil_mode": bool(visit.attribute("ceil_mode", False))}
+
+
+_RULES: dict[str, Callable[[Visit], Step]] = {
+    name: rule
+    for names, rule in {
+        "linear conv1d conv2d conv3d": _layer,
+        "relu leaky_relu dropout feature_dropout clone contiguous alias detach": _passes,
+        "neg": _negative,
+        "view reshape flatten _unsafe_view squeeze unsqueeze": _reshape,
+        "permute transpose.int": _permute,
+        "add sub": _add,
+        "maximum minimum": _extreme,
+        "mul div": _multiply,
+        "cat": _concatenate,
+        "pad constant_pad_nd": _pad,
+        "sum.dim_IntList mean.dim amax": _reduce,
+        "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d": _pooling,
+        "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d": _pooling,
+        "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d": _pooling,
+    }.items()
+    for name in names.split()
+}
