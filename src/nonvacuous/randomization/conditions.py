@@ -24,6 +24,7 @@ from nonvacuous.randomization.rademacher import sign_vectors
 from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.seeds import derived_seed
+from nonvacuous.training.many_jobs import ManyExamples
 from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
 #: The part that is kept for testing where the data set brings no test examples.
@@ -141,13 +142,30 @@ def _relabeled(dataset: Dataset, name: str, labels: Tensor) -> Condition:
     return Condition(name, train, dataset.test, dataset.train.labels, None, 1.0)
 
 
-def input_sets(conditions: Sequence[Condition]) -> tuple[list[Condition], list[int]]:
-    """One condition for every different set of inputs, and which of them each condition uses."""
+def many_examples(
+    conditions: Sequence[Condition], **options: Any
+) -> tuple[ManyExamples, list[int]]:
+    """What networks of these conditions learn from, every different set of inputs once.
+
+    A row of labels for each condition; and for each which set of inputs it uses.
+    """
     firsts: dict[int, Condition] = {}
     for condition in conditions:
         firsts.setdefault(id(condition.train.inputs), condition)
-    rows = [list(firsts).index(id(condition.train.inputs)) for condition in conditions]
-    return list(firsts.values()), rows
+    marks = [
+        torch.zeros_like(condition.train.labels, dtype=torch.bool)
+        if condition.corrupted is None
+        else condition.corrupted
+        for condition in conditions
+    ]
+    examples = ManyExamples(
+        [first.train.inputs for first in firsts.values()],
+        torch.stack([condition.train.labels for condition in conditions]),
+        test=[(first.test.inputs, first.test.labels) for first in firsts.values()],
+        marked=torch.stack(marks),
+        **options,
+    )
+    return examples, [list(firsts).index(id(condition.train.inputs)) for condition in conditions]
 
 
 @dataclass(frozen=True)

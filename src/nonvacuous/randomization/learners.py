@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import tensors_digest
@@ -19,11 +19,11 @@ from nonvacuous.errors import BadInput
 from nonvacuous.models import build as build_named
 from nonvacuous.models import seeded
 from nonvacuous.progress import Progress
-from nonvacuous.randomization.conditions import Condition, input_sets
+from nonvacuous.randomization.conditions import many_examples
 from nonvacuous.randomization.outcomes import CurvePoint, Outcome, Task, count_errors, measure
 from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.training.many import train_many
-from nonvacuous.training.many_jobs import Job, ManyExamples, ManySettings
+from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.user_training import (
     TrainingFunction,
     call,
@@ -66,18 +66,13 @@ class BuiltInLearner:
     def learn(
         self, tasks: Sequence[Task], *, progress: Progress | None, checkpoint: Path | None
     ) -> list[Outcome]:
-        settings, conditions = self.settings, [task.condition for task in tasks]
+        settings = self.settings
         usual = {"weight_decay": settings.weight_decay, "dropout": 0.0, "augmentation": "none"}
         switched: list[dict[str, Any]] = [{**usual, **task.regularizers} for task in tasks]
-        firsts, inputs = input_sets(conditions)
+        examples, inputs = many_examples([task.condition for task in tasks])
         result = train_many(
             self.build,
-            ManyExamples(
-                [first.train.inputs for first in firsts],
-                torch.stack([condition.train.labels for condition in conditions]),
-                test=[(first.test.inputs, first.test.labels) for first in firsts],
-                marked=torch.stack([_marks(condition) for condition in conditions]),
-            ),
+            examples,
             [
                 Job(
                     labels=row,
@@ -186,12 +181,6 @@ class UserLearner:
 
 
 Learner = BuiltInLearner | UserLearner
-
-
-def _marks(condition: Condition) -> Tensor:
-    if condition.corrupted is None:
-        return torch.zeros_like(condition.train.labels, dtype=torch.bool)
-    return condition.corrupted
 
 
 def _configuration(module: nn.Module, seed: int, training: dict[str, Any]) -> str:

@@ -13,7 +13,8 @@ from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang import training
 from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming
 from nonvacuous.papers.zhang.settings import Longer
-from nonvacuous.papers.zhang.training import Material
+from nonvacuous.papers.zhang.training import conditions_of
+from nonvacuous.randomization.conditions import many_examples
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.running import finished_cells
@@ -85,21 +86,23 @@ def test_what_networks_see(images):
     settings = tiny(images, seed=3)
     dataset = load(images)
     cells = [Cell("small", c) for c in ("true", "partial:0.5", "shuffled-pixels", "random-labels")]
-    material = Material(cells, dataset, crop=settings.crop, seed=settings.seed)
+    seen = conditions_of(cells, dataset, crop=settings.crop, seed=settings.seed)
+    material, inputs = many_examples(list(seen.values()))
     seed = derived_seed(3, "corruption")
     # Label corruptions share the whole images, so that training can crop them at random.
-    assert [material.input_set(cell) for cell in cells] == [0, 0, 1, 0]
+    assert inputs == [0, 0, 1, 0]
     assert torch.equal(material.inputs[0], dataset.train.inputs)
     assert material.inputs[1].shape == (EXAMPLES, 3, 8, 8)
     # Pixels are shuffled after the crop: the same values as in the window, elsewhere.
     window = center_crop(dataset.train.inputs, 8).flatten(2).sort(dim=2).values
     assert torch.equal(material.inputs[1].flatten(2).sort(dim=2).values, window)
-    for cell in cells:
+    for cell, labels in zip(cells, material.labels, strict=True):
         drawn = corrupt(dataset, cell.corruption, seed=seed)
-        assert torch.equal(material.labels[material.label_row(cell)], drawn.train.labels)
-    assert material.redrawn(cells[0]) == material.redrawn(cells[2]) == 0
-    assert material.redrawn(cells[3]) == EXAMPLES
-    assert 0 < material.redrawn(cells[1]) < EXAMPLES
+        assert torch.equal(labels, drawn.train.labels)
+    none, some, neither, every = material.marked.sum(dim=1).tolist()
+    assert none == neither == 0
+    assert every == EXAMPLES
+    assert 0 < some < EXAMPLES
     for inputs, labels in material.test:
         assert len(inputs) == TEST
         assert torch.equal(labels, dataset.test.labels)

@@ -7,11 +7,10 @@ import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from nonvacuous.data import Dataset
 from nonvacuous.data.preprocessing import cropped, whiten_each_image
@@ -26,58 +25,30 @@ from nonvacuous.papers.zhang.networks import (
     network_title,
 )
 from nonvacuous.papers.zhang.settings import Recipe, Shared, ZhangSettings, training_record
-from nonvacuous.progress import Progress
-from nonvacuous.randomization.corruptions import corrupt
+from nonvacuous.randomization.conditions import Condition, corrupted_condition, many_examples
 from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.running import finished_cells
 from nonvacuous.study.study import Context, Finished, Study
 from nonvacuous.training.many import train_many
-from nonvacuous.training.many_jobs import Job, JobResult, ManyExamples, ManyResult, ManySettings
+from nonvacuous.training.many_jobs import Job, JobResult, ManyResult, ManySettings
 
 
-class Material:
-    """The inputs and labels that a group's networks see: every distinct one once.
+def conditions_of(
+    cells: Sequence[Cell], dataset: Dataset, *, crop: int | None, seed: int
+) -> dict[str, Condition]:
+    """The data of these networks, by what is done to them.
 
-    Corruption comes after the central crop and before whitening. Where only labels are corrupted,
-    the images stay whole, so that training can crop them at random.
+    Inputs are corrupted after the central crop and before whitening. Where only labels are, the
+    images stay whole, so that training can crop them at random.
     """
 
-    def __init__(
-        self, cells: Sequence[Cell], dataset: Dataset, *, crop: int | None, seed: int
-    ) -> None:
-        self._input_of: dict[str, int] = {}
-        self.inputs: list[Tensor] = []
-        self.test: list[tuple[Tensor, Tensor]] = []
-        labels, marked = [], []
-        corruptions = list(dict.fromkeys(cell.corruption for cell in cells))
-        self._label_of = {corruption: row for row, corruption in enumerate(corruptions)}
-        for corruption in corruptions:
-            spoils_inputs = parse_corruption(corruption).corruption.what == "inputs"
-            source = corruption if spoils_inputs else "whole images"
-            shown = cropped(dataset, crop) if spoils_inputs and crop is not None else dataset
-            drawn = corrupt(shown, corruption, seed=derived_seed(seed, "corruption"))
-            if source not in self._input_of:
-                self._input_of[source] = len(self.inputs)
-                self.inputs.append(drawn.train.inputs)
-                assert drawn.test is not None
-                self.test.append((drawn.test.inputs, drawn.test.labels))
-            self._input_of[corruption] = self._input_of[source]
-            labels.append(drawn.train.labels)
-            marked.append(torch.zeros_like(drawn.corrupted) if spoils_inputs else drawn.corrupted)
-        self.labels, self.marked = torch.stack(labels), torch.stack(marked)
+    def condition(corruption: str) -> Condition:
+        spoils_inputs = parse_corruption(corruption).corruption.what == "inputs"
+        shown = cropped(dataset, crop) if spoils_inputs and crop is not None else dataset
+        return corrupted_condition(shown, corruption, seed=seed)
 
-    def input_set(self, cell: Cell) -> int:
-        """Which of the input sets a network sees."""
-        return self._input_of[cell.corruption]
-
-    def label_row(self, cell: Cell) -> int:
-        """Which row of the labels a network learns."""
-        return self._label_of[cell.corruption]
-
-    def redrawn(self, cell: Cell) -> int:
-        """How many of a network's training labels were redrawn."""
-        return int(self.marked[self.label_row(cell)].sum())
+    return {name: condition(name) for name in dict.fromkeys(cell.corruption for cell in cells)}
 
 
 Settings = TypeVar("Settings", bound=ZhangSettings)
@@ -164,11 +135,14 @@ class _Training:
             raise BadInput(f"{dataset.name} has no test set; the tables need one")
         if group.examples is not None and group.examples < len(dataset.train):
             dataset = replace(dataset, train=dataset.train.subset(range(group.examples)))
-        self.dataset = dataset
+        self.classes = dataset.train.classes
         self.seed = derived_seed(group.seed, "randomization paper", self.network)
-        channels = self.dataset.train.example_shape
-        self.shape = (channels[0], group.crop, group.crop) if group.crop is not None else channels
-        self.material = Material(group.networks, self.dataset, crop=group.crop, seed=group.seed)
+        shape = dataset.train.example_shape
+        self.shape = shape if group.crop is None else (shape[0], group.crop, group.crop)
+        self.conditions = conditions_of(group.networks, dataset, crop=group.crop, seed=group.seed)
+        self.examples, self.inputs = many_examples(
+            list(self.conditions.values()), crop_size=group.crop, prepare=whiten_each_image
+        )
 
     def run(self) -> GroupResult:
         jobs = [self._job(cell) for cell in self.group.networks]
@@ -197,12 +171,13 @@ class _Training:
         return GroupResult(results=results, timing=timing)
 
     def _build(self, seed: int) -> nn.Module:
-        return build(self.recipe.model, self.shape, self.dataset.train.classes, seed=seed)
+        return build(self.recipe.model, self.shape, self.classes, seed=seed)
 
     def _job(self, cell: Cell) -> Job:
+        row = list(self.conditions).index(cell.corruption)
         return Job(
-            labels=self.material.label_row(cell),
-            inputs=self.material.input_set(cell),
+            labels=row,
+            inputs=self.inputs[row],
             # The same start and the same order of examples in every condition: only data differ.
             seed=self.seed,
             learning_rate=self.recipe.learning_rate,
@@ -211,40 +186,18 @@ class _Training:
             dropout=self.recipe.dropout if cell.dropout else 0.0,
         )
 
-    def _many(
-        self,
-        jobs: Sequence[Job],
-        epochs: int,
-        *,
-        method: str,
-        checkpoint: Path | None = None,
-        progress: Progress | None = None,
-    ) -> ManyResult:
-        group, material = self.group, self.material
+    def _many(self, jobs: Sequence[Job], epochs: int, **how: Any) -> ManyResult:
+        settings = ManySettings(
+            epochs=epochs,
+            batch_size=self.group.batch_size,
+            momentum=self.group.momentum,
+            decay=self.recipe.rate_decay,
+            stop_when_fit=self.group.stop_when_fit,
+            measure_every=self.recipe.measure_every,
+            precision=self.recipe.precision,
+        )
         return train_many(
-            self._build,
-            ManyExamples(
-                material.inputs,
-                material.labels,
-                test=material.test,
-                marked=material.marked,
-                crop_size=group.crop,
-                prepare=whiten_each_image,
-            ),
-            jobs,
-            settings=ManySettings(
-                epochs=epochs,
-                batch_size=group.batch_size,
-                momentum=group.momentum,
-                decay=self.recipe.rate_decay,
-                stop_when_fit=group.stop_when_fit,
-                measure_every=self.recipe.measure_every,
-                precision=self.recipe.precision,
-            ),
-            method=method,
-            device=self.device,
-            progress=progress,
-            checkpoint=checkpoint,
+            self._build, self.examples, jobs, settings=settings, device=self.device, **how
         )
 
     def _progress(self, phase: str, done: int, total: int, message: str) -> None:
@@ -272,12 +225,14 @@ class _Training:
         return time.perf_counter() - started
 
     def _result(self, cell: Cell, entry: JobResult, timing: GroupTiming) -> CellResult:
+        condition = self.conditions[cell.corruption]
+        redrawn = condition.corrupted
         return CellResult(
             cell=cell,
             parameters=sum(part.numel() for part in self._build(0).parameters()),
-            examples=self.material.labels.shape[1],
-            redrawn=self.material.redrawn(cell),
-            test_examples=len(self.material.test[entry.job.inputs][1]),
+            examples=len(condition.train),
+            redrawn=0 if redrawn is None else int(redrawn.sum()),
+            test_examples=len(condition.test),
             history=tuple(
                 Point(
                     epoch=record.epoch,
