@@ -19,7 +19,7 @@ from nonvacuous.sparsity.conv_search import ConvEvaluator
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.setting import BLENDS, ESCAPES, ConvSetting
 from nonvacuous.sparsity.weights import Layers
-from nonvacuous.training.failures import Diverged
+from nonvacuous.training.loop import Diverged
 from tests.sparsity.calls import certify_sparse
 
 

@@ -24,7 +24,7 @@ from nonvacuous.sparsity.training import (
     train_chain,
     unit_norm,
 )
-from nonvacuous.training.failures import Diverged
+from nonvacuous.training.loop import Diverged
 from tests.examples import some
 from tests.sparsity.weight_noise import chain_module
 

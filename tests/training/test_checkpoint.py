@@ -10,8 +10,12 @@ import safetensors.torch
 import torch
 
 from nonvacuous.errors import BadInput
-from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
-from nonvacuous.training.failures import CorruptCheckpoint, OtherConfiguration
+from nonvacuous.training.checkpoint import (
+    CorruptCheckpoint,
+    OtherConfiguration,
+    load_checkpoint,
+    save_checkpoint,
+)
 
 CONFIGURATION = {"learning_rate": 0.1, "epochs": 3}
 

@@ -12,7 +12,7 @@ from torch import nn
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.training.events import read_events
-from nonvacuous.training.failures import Diverged
+from nonvacuous.training.loop import Diverged
 from tests.training.calls import train
 
 from .worlds import blobs, everything_mlp, same_weights, small_cnn, small_mlp, stripes

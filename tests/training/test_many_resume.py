@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from nonvacuous.progress import Reporter
-from nonvacuous.training.failures import OtherConfiguration
+from nonvacuous.training.checkpoint import OtherConfiguration
 from nonvacuous.training.many_jobs import Job, ManySettings
 from tests.training.many_worlds import (
     convolutional,

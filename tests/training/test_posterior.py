@@ -15,7 +15,7 @@ from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.training import stochastic
 from nonvacuous.training.events import read_events
-from nonvacuous.training.failures import Diverged
+from nonvacuous.training.loop import Diverged
 from nonvacuous.training.objectives import OBJECTIVES, bounded_cross_entropy
 from nonvacuous.training.posterior import PosteriorSettings, TrainedPosterior, _Learner
 from nonvacuous.training.stochastic import draw_noise, noisy_call

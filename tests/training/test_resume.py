@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from nonvacuous import files
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.training import erm, posterior
+from nonvacuous.training.checkpoint import CorruptCheckpoint, OtherConfiguration
 from nonvacuous.training.events import read_events
-from nonvacuous.training.failures import CorruptCheckpoint, OtherConfiguration
 from tests.processes import PATIENCE, forked
 from tests.training import killable
 from tests.training.calls import train, train_posterior

@@ -27,7 +27,7 @@ from nonvacuous.risk.losses import class_margins
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.radii import forward
 from nonvacuous.training.checks import one_of, real_number, whole_number
-from nonvacuous.training.failures import Diverged
+from nonvacuous.training.loop import Diverged
 from nonvacuous.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, set_rate
 
 # Plain ReLU chains: linear layers without biases, ReLU between them, inputs of norm 1.

@@ -10,27 +10,33 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import safetensors
 import safetensors.torch
 from torch import Tensor
 
 from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
-from nonvacuous.training.failures import CorruptCheckpoint, OtherConfiguration
 
 FORMAT = "nonvacuous training checkpoint 1"
 
 
-@dataclass(frozen=True, eq=False)
-class Checkpoint:
+class CorruptCheckpoint(BadInput):
+    """A checkpoint file was damaged or is not a checkpoint of this library."""
+
+
+class OtherConfiguration(BadInput):
+    """A checkpoint belongs to a run with other settings, another model or other data."""
+
+
+class Checkpoint(NamedTuple):
     """What a training run needs in order to go on: its tensors and its plain facts."""
 
-    tensors: Mapping[str, Tensor]
-    facts: Mapping[str, Any]
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
 
 
 def save_checkpoint(
@@ -83,7 +89,7 @@ def load_checkpoint(path: Path, *, configuration: Mapping[str, Any]) -> Checkpoi
 
 
 def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    text = json.dumps({key: metadata[key] for key in sorted(metadata)})
+    text = json.dumps(metadata, sort_keys=True)
     return hashlib.sha256((tensors_digest(tensors) + text).encode()).hexdigest()
 
 
@@ -95,12 +101,11 @@ def _corrupt(path: Path, why: str) -> CorruptCheckpoint:
 
 
 def _differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
-    parts = []
-    for key in sorted(stored.keys() | current.keys()):
-        before, now = stored.get(key), current.get(key)
-        if before != now:
-            parts.append(f"{key} was {_short(before)} and is now {_short(now)}")
-    return "; ".join(parts)
+    return "; ".join(
+        f"{key} was {_short(stored.get(key))} and is now {_short(current.get(key))}"
+        for key in sorted(stored.keys() | current.keys())
+        if stored.get(key) != current.get(key)
+    )
 
 
 def _short(value: Any) -> str:

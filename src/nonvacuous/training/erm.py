@@ -21,12 +21,7 @@ from nonvacuous.settings import Count, NonNegative, PositiveCount
 from nonvacuous.training import checks
 from nonvacuous.training.augmentation import augmented, check_augmentation
 from nonvacuous.training.loop import Records, Schedule, borrowed_global_generator, run_epochs
-from nonvacuous.training.optimizers import (
-    build_optimizer,
-    optimizer_tensors,
-    restore_optimizer,
-    set_rate,
-)
+from nonvacuous.training.optimizers import build_optimizer, optimizer_tensors, set_rate
 from nonvacuous.training_settings import Optimizer, PlainTraining, RateSchedule
 
 
@@ -126,7 +121,7 @@ def train(
         learner = _Learner(module, examples, validation, chosen, seed, where, reseed)
         run_epochs(
             learner,
-            Schedule.of(chosen, traces.phase or "prior", len(examples), seed, where),
+            Schedule(chosen, traces.phase or "prior", len(examples), seed, where),
             traces,
             configuration=configuration,
             advice=(
@@ -192,7 +187,7 @@ class _Learner:
                 inputs, labels = self._validation
                 self._validation = behind(self._front, inputs), labels
         module.train()
-        self._optimizer = build_optimizer(
+        self.optimizer = build_optimizer(
             settings.optimizer,
             [(trainable, settings.learning_rate)],
             momentum=settings.momentum,
@@ -206,7 +201,7 @@ class _Learner:
 
     def tensors(self) -> dict[str, Tensor]:
         kept = {f"module.{name}": tensor for name, tensor in _tensors(self._module).items()}
-        kept |= optimizer_tensors(self._optimizer)
+        kept |= optimizer_tensors(self.optimizer)
         kept["loss_sum"] = self._loss_sum
         if self._average is not None:
             kept |= {f"average.{name}": tensor for name, tensor in self._average.items()}
@@ -214,22 +209,11 @@ class _Learner:
             kept |= {f"best.{name}": tensor for name, tensor in self._best.items()}
         return kept
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        with torch.no_grad():
-            for name, tensor in _tensors(self._module).items():
-                tensor.copy_(tensors[f"module.{name}"])
-            for name, tensor in self._best.items():
-                tensor.copy_(tensors.get(f"best.{name}", tensor))
-            for name, tensor in (self._average or {}).items():
-                tensor.copy_(tensors[f"average.{name}"])
-            self._loss_sum.copy_(tensors["loss_sum"])
-        restore_optimizer(self._optimizer, tensors)
-
     def step(self, *, epoch: int, step: int, batch: Tensor) -> None:
         settings = self._settings
         position = epoch * self._steps + step
         set_rate(
-            self._optimizer,
+            self.optimizer,
             settings.schedule,
             position / (self._steps * settings.epochs),
         )
@@ -246,9 +230,9 @@ class _Learner:
             self._labels[batch],
             label_smoothing=settings.label_smoothing,
         )
-        self._optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        self._optimizer.step()
+        self.optimizer.step()
         self._loss_sum += loss.detach() * len(batch)
         if self._average is not None:
             # In the first steps the mean of all weights so far, for the start is worth nothing.

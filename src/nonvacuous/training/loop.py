@@ -12,14 +12,21 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
+from nonvacuous.errors import NonvacuousError
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.checks import whole_number
 from nonvacuous.training.events import EventLog, TensorBoard
-from nonvacuous.training.failures import Diverged
+from nonvacuous.training.optimizers import OPTIMIZER, restore_optimizer
 from nonvacuous.training_settings import PlainTraining, PosteriorTraining
+
+
+class Diverged(NonvacuousError):
+    """The loss or a weight left the finite numbers."""
+
 
 # Randomness that needs no stored state.
 #
@@ -84,11 +91,11 @@ class Learner(Protocol):
     facts: dict[str, Any]
     """Plain JSON that a checkpoint keeps; the loop reads and writes none of it."""
 
+    @property
+    def optimizer(self) -> Optimizer: ...
+
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor that a checkpoint must keep, running sums of the epoch included."""
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `tensors` gave."""
 
     def step(self, *, epoch: int, step: int, batch: Tensor) -> None:
         """Learn from the examples whose indices are in `batch`, without waiting for the GPU."""
@@ -101,28 +108,11 @@ class Learner(Protocol):
 class Schedule:
     """How much there is to do, and in which order."""
 
+    settings: PlainTraining | PosteriorTraining
     phase: str
     examples: int
-    batch_size: int
-    epochs: int
     seed: int
     device: torch.device
-
-    @classmethod
-    def of(
-        cls,
-        settings: PlainTraining | PosteriorTraining,
-        phase: str,
-        examples: int,
-        seed: int,
-        device: torch.device,
-    ) -> Schedule:
-        return cls(phase, examples, settings.batch_size, settings.epochs, seed, device)
-
-    @property
-    def steps(self) -> int:
-        """Steps per epoch."""
-        return -(-self.examples // self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -160,16 +150,17 @@ def run_epochs(
     `advice` completes the message of a divergence: what to try next.
     """
     run = _Run(learner, schedule, records, configuration)
-    steps, total = schedule.steps, schedule.steps * schedule.epochs
-    edges = batch_edges(schedule.examples, schedule.batch_size)
+    edges, epochs = batch_edges(schedule.examples, schedule.settings.batch_size), run.epochs
+    steps = len(edges) - 1
+    total = steps * epochs
     done = run.epoch * steps + run.step
     reporter = Reporter(records.progress, schedule.phase, done=done)
     board = None
     if records.tensorboard is not None and not run.finished:
         board = TensorBoard(records.tensorboard, first_epoch=run.epoch)
-    while not run.finished and run.epoch < schedule.epochs:
+    while not run.finished and run.epoch < epochs:
         epoch = run.epoch
-        title = f"epoch {epoch + 1} of {schedule.epochs}"
+        title = f"epoch {epoch + 1} of {epochs}"
         order = shuffled(schedule.examples, seed=schedule.seed, epoch=epoch).to(schedule.device)
         for step in range(run.step, steps):
             learner.step(epoch=epoch, step=step, batch=order[edges[step] : edges[step + 1]])
@@ -190,7 +181,7 @@ def run_epochs(
         if board is not None:
             board.write(schedule.phase, epoch, metrics)
         run.epoch, run.step = epoch + 1, 0
-        run.finished = stop or run.epoch == schedule.epochs
+        run.finished = stop or run.epoch == epochs
         words = "".join(f", {name} {value:.4g}" for name, value in numbers.items())
         reporter.report(done, total, f"{title}{words}", always=True)
         run.keep()
@@ -216,13 +207,17 @@ class _Run:
         self._learner, self._configuration = learner, configuration
         self._path = None if records.checkpoint is None else Path(records.checkpoint)
         self.log = EventLog.of(records.events)
-        self.epoch, self.step, self.finished = 0, 0, schedule.epochs == 0
+        self.epochs = schedule.settings.epochs
+        self.epoch, self.step, self.finished = 0, 0, self.epochs == 0
         if self._path is None or not self._path.exists():
             self.keep()
             return
-        checkpoint = load_checkpoint(self._path, configuration=configuration)
-        facts = dict(checkpoint.facts)
-        learner.restore(checkpoint.tensors)
+        tensors, facts = load_checkpoint(self._path, configuration=configuration)
+        with torch.no_grad():
+            for name, tensor in learner.tensors().items():
+                if not name.startswith(OPTIMIZER):
+                    tensor.copy_(tensors[name])
+        restore_optimizer(learner.optimizer, tensors)
         learner.facts = facts["learner"]
         self.epoch, self.step, self.finished = facts["epoch"], facts["step"], facts["finished"]
         # A finished phase leaves the log alone: later phases may have written to it since.
@@ -259,6 +254,6 @@ def _insist_on_finite(learner: Learner, schedule: Schedule, epoch: int, advice: 
 def _divergence(schedule: Schedule, epoch: int, advice: str) -> Diverged:
     return Diverged(
         f"Training of the {schedule.phase} left the finite numbers in epoch {epoch + 1} of "
-        f"{schedule.epochs}: the loss or a weight became NaN or infinite, and no later step can "
-        f"repair that. {advice}"
+        f"{schedule.settings.epochs}: the loss or a weight became NaN or infinite, and no later "
+        f"step can repair that. {advice}"
     )

@@ -14,6 +14,8 @@ from torch.optim import Optimizer
 
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine", "one-cycle")
+#: How the names of an optimizer's tensors begin.
+OPTIMIZER = "optimizer."
 _RISE = 0.25  # the share of a one-cycle in which the rate rises; then it falls to zero
 
 
@@ -88,7 +90,7 @@ def set_rate(optimizer: Optimizer, schedule: str, done: float) -> None:
 def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
     """The optimizer's memory as named tensors."""
     return {
-        f"optimizer.{index}.{key}": value
+        f"{OPTIMIZER}{index}.{key}": value
         for index, entries in optimizer.state_dict()["state"].items()
         for key, value in entries.items()
         if isinstance(value, Tensor)
@@ -99,7 +101,7 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> No
     """Give the optimizer back what `optimizer_tensors` took; other names are ignored."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        if name.startswith("optimizer."):
+        if name.startswith(OPTIMIZER):
             _, index, key = name.split(".", 2)
             state.setdefault(int(index), {})[key] = tensor.clone()
     groups = optimizer.state_dict()["param_groups"]

@@ -32,7 +32,6 @@ from nonvacuous.training.optimizers import (
     build_optimizer,
     make_recordable,
     optimizer_tensors,
-    restore_optimizer,
     set_rate,
 )
 from nonvacuous.training.stochastic import draw_noise, find_layout, noisy_call
@@ -149,7 +148,7 @@ def train_posterior(
     with fast_arithmetic(where):
         run_epochs(
             learner,
-            Schedule.of(chosen, traces.phase or "posterior", len(examples), seed, where),
+            Schedule(chosen, traces.phase or "posterior", len(examples), seed, where),
             traces,
             configuration=configuration,
             advice=(
@@ -200,7 +199,7 @@ class _Learner:
         self._means = self._flat(start.means).clone().requires_grad_(True)
         ratios = torch.log(self._flat(start.scales) / self._prior_scales)
         self._log_ratios = ratios.requires_grad_(True)
-        self._optimizer = build_optimizer(
+        self.optimizer = build_optimizer(
             settings.optimizer,
             [
                 ([self._means], settings.learning_rate),
@@ -216,7 +215,7 @@ class _Learner:
         self._must_record = record is True
         self._recordings: Recordings | None = None
         if device.type == "cuda" and record is not False:
-            make_recordable(self._optimizer)
+            make_recordable(self.optimizer)
             self._recordings = Recordings(
                 device,
                 generator=self._generator,
@@ -242,20 +241,13 @@ class _Learner:
             "means": self._means,
             "log_ratios": self._log_ratios,
             "sums": self._sums,
-            **optimizer_tensors(self._optimizer),
+            **optimizer_tensors(self.optimizer),
         }
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        with torch.no_grad():
-            self._means.copy_(tensors["means"])
-            self._log_ratios.copy_(tensors["log_ratios"])
-            self._sums.copy_(tensors["sums"])
-        restore_optimizer(self._optimizer, tensors)
 
     def step(self, *, epoch: int, step: int, batch: Tensor) -> None:
         settings = self._settings
         position = epoch * self._steps + step
-        set_rate(self._optimizer, settings.schedule, position / (self._steps * settings.epochs))
+        set_rate(self.optimizer, settings.schedule, position / (self._steps * settings.epochs))
         warm_up = settings.warm_up_epochs * self._steps
         if warm_up:
             self._penalty.fill_(settings.kl_penalty * min(1.0, (position + 1) / warm_up))
@@ -280,7 +272,7 @@ class _Learner:
     def _advance(self, size: int) -> None:
         """One step on the examples that are noted in `_batch`."""
         self._find_slopes(self._batch[:size])
-        self._optimizer.step()
+        self.optimizer.step()
 
     def _find_slopes(self, batch: Tensor) -> None:
         """Slopes by means and log-scales; adds to the sums. Nothing here waits for the GPU.
