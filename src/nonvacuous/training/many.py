@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import Unsupported
 from nonvacuous.progress import Progress, Reporter
+from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.checks import check_predicts, one_of, real_number
 from nonvacuous.training.graphs import fast_arithmetic
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import (
     METHODS,
+    EpochRecord,
     Job,
+    JobResult,
     ManyExamples,
     ManyResult,
     ManySettings,
@@ -27,10 +34,11 @@ from nonvacuous.training.many_jobs import (
     check_jobs,
 )
 from nonvacuous.training.many_material import Material, as_measured, shown
-from nonvacuous.training.many_run import Run
-from nonvacuous.training.many_trainer import build_trainer, resolved
+from nonvacuous.training.many_trainer import Trainer, build_trainer, resolved
 
 PHASE = "networks"
+#: Where leaving is dear, networks that have ended stay in the tensors until so many are left.
+LEFT_BEFORE_LEAVING = 0.75
 
 
 def train_many(
@@ -92,13 +100,14 @@ def train_many(
                 raise
             chosen = "one at a time"
             trainer = build_trainer(chosen, built(build, jobs), jobs, material, settings)
-        run = Run(jobs, settings, trainer, begun=begun)
+        steps = len(batch_edges(material.examples, settings.batch_size)) - 1
+        run = _Run(jobs, settings, trainer, steps, begun=begun)
         # Methods and devices round differently: a resumed run keeps to one of each.
         configuration |= {"method": chosen, "device": where.type}
         if path is not None and path.exists():
             run.resume(path, configuration)
-        steps = len(batch_edges(material.examples, settings.batch_size)) - 1
-        reporter = _Ticker(progress, run, steps, len(jobs))
+        # What a resumed run did earlier took another process's time: it is no measure of speed.
+        reporter = Reporter(progress, PHASE, done=run.done)
         while run.active:
             seated = [jobs[number] for number in run.seated]
             rates = [job.learning_rate * settings.decay**run.epoch for job in seated]
@@ -106,43 +115,17 @@ def train_many(
                 shuffled(material.examples, seed=job.seed, epoch=run.epoch).to(where)
                 for job in seated
             ]
-            reporter.begin_epoch()
-            trainer.epoch(orders, rates, run.epoch * steps, reporter.tick)
+            title = f"epoch {run.epoch + 1} of {settings.epochs}"
+            tick = partial(next, run.ticks(reporter, title))
+            trainer.epoch(orders, rates, run.epoch * steps, tick)
             run.epoch += 1
             if run.epoch % settings.measure_every == 0 or run.epoch == settings.epochs:
-                run.take(trainer.measure(), rates, steps)
-            reporter.end_epoch()
+                run.take(trainer.measure(), rates)
+            reporter.report(run.done, run.total, f"{title}{run.summary()}", always=True)
             if path is not None:
                 run.save(path, configuration, interval=checkpoint_seconds)
     results = tuple(run.result(number) for number in range(len(jobs)))
     return ManyResult(jobs=results, method=chosen, seconds=run.seconds)
-
-
-class _Ticker:
-    """Turns steps of single networks into progress; those of networks that ended count as done."""
-
-    def __init__(self, progress: Progress | None, run: Run, steps: int, jobs: int) -> None:
-        self._run, self._steps, self._jobs = run, steps, jobs
-        self._total = run.epochs * steps * jobs
-        self.begin_epoch()
-        # What a resumed run did earlier took another process's time: it is no measure of speed.
-        self._reporter = Reporter(progress, PHASE, done=self._done)
-
-    def begin_epoch(self) -> None:
-        run, active = self._run, len(self._run.active)
-        self._done = self._steps * (active * run.epoch + (self._jobs - active) * run.epochs)
-        self._most = self._done + self._steps * active
-        self._title = f"epoch {run.epoch + 1} of {run.epochs}"
-
-    def tick(self) -> None:
-        # Steps of networks that ended and are still there are done twice, but counted once.
-        self._done = min(self._done + 1, self._most)
-        self._reporter.report(self._done, self._total, self._title)
-
-    def end_epoch(self) -> None:
-        done = self._total if not self._run.active else self._done
-        title = f"{self._title}{self._run.summary()}"
-        self._reporter.report(done, self._total, title, always=True)
 
 
 def _configuration(
@@ -178,3 +161,161 @@ def _configuration(
         "examples": tensors_digest(tensors),
         "prepared": tensors_digest(prepared),
     }
+
+
+class _Run:
+    """Where a run stands between two epochs: which jobs are still in training, and all that is
+    known of each.
+
+    active   jobs still in training
+    seated   jobs whose networks are with the trainer, in its order: the active ones, and where
+             taking networks out means recording everything anew, some that have ended
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        settings: ManySettings,
+        trainer: Trainer,
+        steps: int,
+        *,
+        begun: float,
+    ) -> None:
+        self._jobs, self._settings, self._trainer, self._steps = jobs, settings, trainer, steps
+        self.total = steps * settings.epochs * len(jobs)
+        self.epoch = 0
+        self.active = list(range(len(jobs)))
+        self.seated = list(self.active)
+        self._histories: list[list[EpochRecord]] = [[] for _ in jobs]
+        self._ended: dict[int, str] = {}
+        self._final: dict[int, dict[str, Tensor]] = {}
+        self._earlier_seconds = 0.0
+        self._begun = begun
+        self._kept = time.monotonic()
+
+    @property
+    def done(self) -> int:
+        """Steps of single networks, of all `total`; those that ended took all of theirs."""
+        left = self._steps * (self._settings.epochs - self.epoch)
+        return self.total - left * len(self.active)
+
+    def ticks(self, reporter: Reporter, title: str) -> Iterator[None]:
+        """Reports one more step of a network in this epoch whenever it is asked to.
+
+        Networks that ended and are still there take steps that do not count.
+        """
+        most = self.done + self._steps * len(self.active)
+        for done in itertools.chain(range(self.done + 1, most), itertools.repeat(most)):
+            yield reporter.report(done, self.total, title)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of this run and of those it resumed."""
+        return self._earlier_seconds + time.monotonic() - self._begun
+
+    def take(self, measured: Sequence[Mapping[str, Any]], rates: Sequence[float]) -> None:
+        """Write down measurements of the jobs in training and end those that are done."""
+        for seat, (job, facts) in enumerate(zip(self.seated, measured, strict=True)):
+            if job in self._ended:
+                continue
+            steps = self.epoch * self._steps
+            self._histories[job].append(
+                EpochRecord(epoch=self.epoch, steps=steps, rate=rates[seat], **facts)
+            )
+            why = self._ending(job)
+            if why is not None:
+                self._ended[job] = why
+                # Copies, in torch's usual order in memory.
+                self._final[job] = {
+                    name: tensor.detach().cpu().contiguous().clone()
+                    for name, tensor in self._trainer.tensors(seat).items()
+                    if name.startswith("state.")
+                }
+        staying = [p for p, job in enumerate(self.seated) if job not in self._ended]
+        self.active = [self.seated[seat] for seat in staying]
+        stay = LEFT_BEFORE_LEAVING * len(self.seated) if self._trainer.leaving_is_dear else 0.0
+        if 0 < len(staying) < len(self.seated) and (not stay or len(staying) <= stay):
+            self._trainer.keep(staying)
+            self.seated = list(self.active)
+
+    def _ending(self, job: int) -> str | None:
+        settings, history = self._settings, self._histories[job]
+        if not math.isfinite(history[-1].train_loss):
+            return "diverged"
+        if settings.stop_loss is not None and history[-1].train_loss <= settings.stop_loss:
+            return "loss"
+        if settings.stop_when_fit and len(history) >= settings.patience:
+            most = math.inf if settings.fit_loss is None else settings.fit_loss
+            if all(
+                record.train_errors == 0 and record.train_loss <= most
+                for record in history[-settings.patience :]
+            ):
+                return "fit"
+        return "epochs" if self.epoch == settings.epochs else None
+
+    def summary(self) -> str:
+        """The last measurement for a line of progress."""
+        last = [history[-1] for history in self._histories if history]
+        if not last:
+            return ""
+        fitted = sum(record.train_errors == 0 for record in last)
+        return f", {fitted} of {len(self._jobs)} fit, {len(self.active)} in training"
+
+    def save(self, path: Path, configuration: Mapping[str, Any], *, interval: float) -> None:
+        """Write a checkpoint if the last is older than `interval` seconds or all jobs are done."""
+        if self.active and time.monotonic() - self._kept < interval:
+            return
+        active = {job: self._trainer.tensors(self.seated.index(job)) for job in self.active}
+        tensors = {
+            f"{job}.{name}": tensor
+            for job, state in (self._final | active).items()
+            for name, tensor in state.items()
+        }
+        facts = {
+            "epoch": self.epoch,
+            "active": self.active,
+            "ended": {str(job): why for job, why in self._ended.items()},
+            "seconds": self.seconds,
+            "histories": [[_plain(record) for record in history] for history in self._histories],
+        }
+        save_checkpoint(path, tensors=tensors, facts=facts, configuration=configuration)
+        self._kept = time.monotonic()
+
+    def resume(self, path: Path, configuration: Mapping[str, Any]) -> None:
+        """Go on where the checkpoint stands."""
+        tensors, facts = load_checkpoint(path, configuration=configuration)
+        self.epoch, self.active = facts["epoch"], list(facts["active"])
+        self._ended = {int(job): why for job, why in facts["ended"].items()}
+        self._earlier_seconds = facts["seconds"]
+        self._histories = [[_record(plain) for plain in history] for history in facts["histories"]]
+        own: dict[int, dict[str, Tensor]] = {job: {} for job in range(len(self._jobs))}
+        for name, tensor in tensors.items():
+            number, _, rest = name.partition(".")
+            own[int(number)][rest] = tensor
+        self._final = {job: own[job] for job in self._ended}
+        if 0 < len(self.active) < len(self._jobs):
+            self._trainer.keep(self.active)
+        self.seated = list(self.active)
+        for seat, job in enumerate(self.active):
+            for name, tensor in self._trainer.tensors(seat).items():
+                tensor.copy_(own[job][name])
+
+    def result(self, job: int) -> JobResult:
+        """What became of a job, once none is active."""
+        history = self._histories[job]
+        fit = next((record.epoch for record in history if record.train_errors == 0), None)
+        state = {name.removeprefix("state."): tensor for name, tensor in self._final[job].items()}
+        return JobResult(self._jobs[job], tuple(history), state, fit, self._ended[job])
+
+
+def _plain(record: EpochRecord) -> dict[str, Any]:
+    # JSON knows no NaN: the loss of a diverged network is null in the file.
+    plain = dataclasses.asdict(record)
+    if not math.isfinite(record.train_loss):
+        plain["train_loss"] = None
+    return plain
+
+
+def _record(plain: Mapping[str, Any]) -> EpochRecord:
+    loss = plain["train_loss"]
+    return EpochRecord(**{**plain, "train_loss": math.nan if loss is None else loss})

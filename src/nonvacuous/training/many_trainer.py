@@ -14,8 +14,7 @@ from nonvacuous.models.cnn import Cnn, Mlp
 from nonvacuous.training.many_dropout import dropped
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material
-from nonvacuous.training.many_modules import Solo, precision
-from nonvacuous.training.many_stacked import Stack
+from nonvacuous.training.many_stacked import Solo, Stack, precision
 
 # Plain networks as batched matrices: one product per layer serves all networks.
 #
