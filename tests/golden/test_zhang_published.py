@@ -14,6 +14,7 @@ from nonvacuous.papers.zhang.networks import (
     STEPS_TO_FIT,
     TABLE_1,
     TITLES,
+    Cell,
 )
 from nonvacuous.papers.zhang.settings import (
     FigureSettings,
@@ -41,25 +42,25 @@ def test_parameter_counts_are_the_published_ones(network):
 
 def test_the_table_has_nineteen_rows():
     assert [row.number for row in TABLE_1] == list(range(1, 20))
-    assert {row.network for row in TABLE_1} == set(MODELS) == set(TITLES) == set(PARAMETERS)
-    assert len({(r.network, r.crop, r.decay, r.labels) for r in TABLE_1}) == 19
-    by_network = [sum(row.network == name for row in TABLE_1) for name in MODELS]
+    assert {row.cell.network for row in TABLE_1} == set(MODELS) == set(TITLES) == set(PARAMETERS)
+    assert len({row.cell for row in TABLE_1}) == 19
+    by_network = [sum(row.cell.network == name for row in TABLE_1) for name in MODELS]
     assert by_network == [5, 3, 5, 3, 3]
 
 
 def test_every_network_fits_and_random_labels_stay_at_guessing():
     assert all(row.train >= 99.3 for row in TABLE_1)
-    random = [row for row in TABLE_1 if row.labels == "random-labels"]
-    assert [row.network for row in random] == list(MODELS)
-    assert all(abs(row.test - 10.0) <= 1.0 and not row.crop and not row.decay for row in random)
+    random = [row for row in TABLE_1 if row.cell.corruption == "random-labels"]
+    assert [row.cell.network for row in random] == list(MODELS)
+    assert all(abs(row.test - 10.0) <= 1.0 and not row.cell.switched_on for row in random)
 
 
 def test_a_few_rows_as_printed():
-    shown = {row.number: (row.network, row.crop, row.decay, row.train, row.test) for row in TABLE_1}
-    assert shown[1] == ("inception", True, True, 100.0, 89.05)
-    assert shown[6] == ("inception-no-bn", False, True, 100.0, 83.00)
-    assert shown[13] == ("alexnet", False, False, 99.82, 9.86)
-    assert shown[19] == ("mlp-1x512", False, False, 99.34, 10.61)
+    shown = {row.number: (row.cell, row.train, row.test) for row in TABLE_1}
+    assert shown[1] == (Cell("inception", "true", "crop", True), 100.0, 89.05)
+    assert shown[6] == (Cell("inception-no-bn", decay=True), 100.0, 83.00)
+    assert shown[13] == (Cell("alexnet", "random-labels"), 99.82, 9.86)
+    assert shown[19] == (Cell("mlp-1x512", "random-labels"), 99.34, 10.61)
     # Their sum guards the other digits.
     assert sum(row.test for row in TABLE_1) == pytest.approx(1086.94, abs=0.005)
 

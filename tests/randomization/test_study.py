@@ -13,7 +13,7 @@ from torch import nn
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.randomization import StudySettings, study
-from nonvacuous.randomization.outcomes import Outcome
+from nonvacuous.randomization.learners import Outcome
 from nonvacuous.randomization.regularization import switch_batch_norm
 from tests.randomization.study_worlds import SMALL, build, clouds
 

@@ -13,13 +13,14 @@ from typing import Any
 
 from torch import nn
 
-from nonvacuous.randomization.outcomes import Outcome
+from nonvacuous.randomization.learners import Outcome
+from nonvacuous.training.many_dropout import linear_layers_after_the_first
 
 #: The usual values, fixed before anything was seen.
 WEIGHT_DECAY = 5e-4
 DROPOUT = 0.5
 
-_NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,7 @@ def regularizers(
     """What can be switched for this network and these inputs, and what cannot, with the reason."""
     rows = [Regularizer("weight decay", {"weight_decay": WEIGHT_DECAY})]
     missing = []
-    linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
-    weighty = [layer for layer in module.modules() if hasattr(layer, "weight")]
-    if linear and (len(linear) > 1 or weighty[0] is not linear[0]):
+    if linear_layers_after_the_first(module):
         rows.append(Regularizer("dropout", {"dropout": DROPOUT}))
     else:
         note = "the network has no linear layer after its first layer"
@@ -75,8 +74,7 @@ def regularizers(
 def switch_batch_norm(module: nn.Module) -> tuple[nn.Module | None, str]:
     """A copy without its batch normalization, or with one between weights and ReLU."""
     holder = nn.ModuleDict({"network": copy.deepcopy(module)})
-    if any(isinstance(layer, _NORMALIZATIONS) for layer in holder.modules()):
-        _replace(holder, _without)
+    if _replace(holder, lambda child: nn.Identity() if isinstance(child, _NORMS) else None):
         return holder["network"], "no batch normalization"
     added = _replace(holder, _with)
     return (holder["network"] if added else None), "batch normalization"
@@ -119,10 +117,6 @@ def _replace(module: nn.Module, change: Callable[[nn.Module], nn.Module | None])
         else:
             changed += _replace(child, change)
     return changed
-
-
-def _without(child: nn.Module) -> nn.Module | None:
-    return nn.Identity() if isinstance(child, _NORMALIZATIONS) else None
 
 
 def _with(child: nn.Module) -> nn.Module | None:

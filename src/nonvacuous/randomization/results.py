@@ -16,7 +16,7 @@ from nonvacuous.randomization.intervals import (
     permutation_p_value,
     ratio_over_networks,
 )
-from nonvacuous.randomization.outcomes import Outcome
+from nonvacuous.randomization.learners import Outcome
 from nonvacuous.randomization.rademacher import Rademacher
 from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.randomization.regularization import RegularizationRow

@@ -34,10 +34,11 @@ from nonvacuous.randomization.learners import (
     Build,
     BuiltInLearner,
     Learner,
+    Outcome,
+    Task,
     UserLearner,
     builder_of,
 )
-from nonvacuous.randomization.outcomes import Outcome, Task
 from nonvacuous.randomization.rademacher import Rademacher, rademacher_estimate
 from nonvacuous.randomization.regularization import (
     RegularizationRow,

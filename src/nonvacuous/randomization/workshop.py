@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ from pydantic import TypeAdapter
 from nonvacuous.claims import SETTINGS, claim_folder
 from nonvacuous.files import write_atomically
 from nonvacuous.progress import Progress, Reporter
-from nonvacuous.randomization.learners import Learner
-from nonvacuous.randomization.outcomes import Outcome, Task
+from nonvacuous.randomization.learners import Learner, Outcome, Task
 from nonvacuous.randomization.settings import StudySettings
 
 #: A certificate takes about as long as this many networks.
@@ -71,7 +71,7 @@ class Workshop:
         """The outcomes of ``count`` tasks: trained together, or one by one by a user's function."""
         chosen = learner or self._learner
         size = chosen.at_once
-        made: list[Task] = []
+        made = cache(tasks)
         outcomes: list[Outcome] = []
         for start in range(0, count, size):
             part = name if count <= size else f"{name}-{start // size + 1}"
@@ -82,9 +82,7 @@ class Workshop:
             title = f"training ({title.replace('-', ' ')})"
 
             def compute(start: int = start, part: str = part, title: str = title) -> dict[str, Any]:
-                if not made:
-                    made.extend(tasks())
-                return self._compute(made[start : start + size], part, title, chosen)
+                return self._compute(made()[start : start + size], part, title, chosen)
 
             record = self.part(part, compute, title=title, message=message, units=units)
             outcomes += _OUTCOMES.validate_python(record["outcomes"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nonvacuous.randomization.intervals import Interval
-from nonvacuous.randomization.outcomes import CurvePoint, Outcome
+from nonvacuous.randomization.learners import CurvePoint, Outcome
 from nonvacuous.randomization.results import ConditionResult, Study
 from nonvacuous.report.plots import Series, bars, histogram, lines
 

@@ -93,9 +93,7 @@ def train(
     """
     examples = Examples.of(examples)
     validation = None if validation is None else Examples.of(validation)
-    chosen = (
-        settings if isinstance(settings, TrainSettings) else TrainSettings(**dict(settings or ()))
-    )
+    chosen = TrainSettings(**dict(settings or ()))
     checks.whole_number("seed", seed, least=0)
     if chosen.patience is not None and validation is None:
         raise BadInput(
@@ -212,11 +210,7 @@ class _Learner:
     def step(self, *, epoch: int, step: int, batch: Tensor) -> None:
         settings = self._settings
         position = epoch * self._steps + step
-        set_rate(
-            self.optimizer,
-            settings.schedule,
-            position / (self._steps * settings.epochs),
-        )
+        set_rate(self.optimizer, settings.schedule, position / (self._steps * settings.epochs))
         self._reseed(derived_seed(self._seed, "layers", epoch, step))
         inputs = augmented(self._inputs[batch], settings.augmentation)
         with torch.autocast(
@@ -264,7 +258,8 @@ class _Learner:
         return record, stop
 
     def result(self) -> Trained:
-        ran, best, chosen = len(self.facts["history"]), len(self.facts["history"]), self._judged()
+        best = ran = len(self.facts["history"])
+        chosen = self._judged()
         if self._settings.patience is not None:
             best, chosen = self.facts["best_epoch"], self._best
         with torch.no_grad():
@@ -272,15 +267,14 @@ class _Learner:
                 tensor.copy_(chosen[name])
         self._module.eval()
         self._module.zero_grad(set_to_none=True)
+        validation = self._validation
         trained = Trained(
             module=self._module,
             epochs=ran,
             best_epoch=best,
             stopped_early=ran < self._settings.epochs,
             train=evaluate(self._module, self._inputs, self._labels),
-            validation=None
-            if self._validation is None
-            else evaluate(self._module, *self._validation),
+            validation=None if validation is None else evaluate(self._module, *validation),
             history=tuple(self.facts["history"]),
         )
         if self._front is not None:

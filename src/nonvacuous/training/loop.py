@@ -54,10 +54,7 @@ def batch_edges(examples: int, batch_size: int) -> list[int]:
     """
     batches = -(-examples // batch_size)
     smaller, larger = divmod(examples, batches)
-    edges = [0]
-    for batch in range(batches):
-        edges.append(edges[-1] + smaller + (1 if batch < larger else 0))
-    return edges
+    return [smaller * batch + min(batch, larger) for batch in range(batches + 1)]
 
 
 @contextmanager

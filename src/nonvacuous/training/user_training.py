@@ -13,6 +13,7 @@ import hashlib
 import inspect
 import random
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,29 +115,21 @@ def _last(
 def _network(result: Any, *, name: str) -> nn.Module:
     if isinstance(result, nn.Module):
         return result
-    hint = ""
+    what, hint = f"a {type(result).__name__}", ""
     if result is None:
+        what = "nothing"
         hint = "; end it with `return model`, or `yield model` after every epoch"
     elif isinstance(result, tuple) and result and isinstance(result[0], nn.Module):
         hint = "; return the network alone"
-    raise BadInput(
-        f"{name} returned {_what(result)}, not the trained torch.nn.Module{hint} ({SIGNATURE})"
-    )
-
-
-def _what(result: Any) -> str:
-    return "nothing" if result is None else f"a {type(result).__name__}"
+    raise BadInput(f"{name} returned {what}, not the trained torch.nn.Module{hint} ({SIGNATURE})")
 
 
 def _line_of(error: BaseException, train: TrainingFunction) -> str:
     """Where in the user's own file it happened."""
-    file = getattr(getattr(train, "__code__", None), "co_filename", None)
-    line, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == file:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return "" if file is None or line is None else f" ({Path(file).name}, line {line})"
+    file = getattr(getattr(train, "__code__", None), "co_filename", "")
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_code.co_filename == file]
+    return f" ({Path(file).name}, line {lines[-1]})" if lines else ""
 
 
 @contextmanager

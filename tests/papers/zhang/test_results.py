@@ -50,7 +50,7 @@ def row_result(number: int, train: float, test: float) -> zhang_table.RowResult:
     """Row `number` of the table with these accuracies in percent."""
     row = next(row for row in zhang_table.table_rows(PAPER) if row.number == number)
     errors = ((round(1000 - 10 * train), round(1000 - 10 * test)),)
-    return zhang_table.RowResult(number, made_up(row.cell, errors), row.published)
+    return zhang_table.RowResult(row, made_up(row.cell, errors))
 
 
 # -- the table ------------------------------------------------------------------------------------
@@ -58,11 +58,11 @@ def row_result(number: int, train: float, test: float) -> zhang_table.RowResult:
 
 def test_rows_are_the_papers():
     rows = zhang_table.table_rows(PAPER)
-    assert [row.published for row in rows] == list(TABLE_1)
+    assert rows == TABLE_1
     assert rows[0].cell == Cell("inception", "true", "crop", True)
     assert rows[12].cell == Cell("alexnet", "random-labels")
     for other in (PAPER.changed(data="digits"), PAPER.changed(examples=5000)):
-        assert all(row.published is None for row in zhang_table.table_rows(other))
+        assert all(row.train is row.test is None for row in zhang_table.table_rows(other))
 
 
 def test_networks_of_ones_own_get_three_rows():
@@ -143,11 +143,11 @@ def test_the_page_of_the_table(tmp_path):
 def test_the_table_from_beginning_to_end_in_two_calls(tmp_path):
     settings = in_table(tiny(write_images(tmp_path)))
     first = run_study(zhang_table.STUDY, settings.changed(rows=("1-2",)), tmp_path / "r")
-    assert [row.number for row in first.rows] == [1, 2]
+    assert [row.printed.number for row in first.rows] == [1, 2]
     whole = run_study(
         zhang_table.STUDY, settings, tmp_path / "r", surroundings=Surroundings(resume=True)
     )
-    assert [row.number for row in whole.rows] == [1, 2, 3, 4, 5, 6]
+    assert [row.printed.number for row in whole.rows] == [1, 2, 3, 4, 5, 6]
     assert whole.rows[:2] == first.rows
     assert zhang_table.STUDY.page(whole, "").lead.startswith("Trained on random labels")
 
@@ -299,9 +299,9 @@ def test_regularizers_that_are_not_there():
 def test_every_published_number_stands_once_in_the_matrix():
     switches = matrix().switches
     tests = [s.published_test for s in switches if s.published_test is not None]
-    assert sorted(tests) == sorted(row.test for row in TABLE_1 if row.labels == "true")
+    assert sorted(tests) == sorted(row.test for row in TABLE_1 if row.cell.corruption == "true")
     trains = [s.published_train for s in switches if s.published_train is not None]
-    expected = [row.train for row in TABLE_1 if row.labels != "true"]
+    expected = [row.train for row in TABLE_1 if row.cell.corruption != "true"]
     expected += [train for train in RANDOM_WITH_REGULARIZERS.values() if train is not None]
     assert sorted(trains) == sorted(expected)
     assert [s.network for s in switches if s.fails] == ["alexnet"]

@@ -137,7 +137,7 @@ def matrix_cells(settings: RegularizationSettings) -> tuple[Cell, ...]:
     """
     cells = []
     for network in settings.networks:
-        shown = [row.cell for row in TABLE_1 if row.network == network]
+        shown = [row.cell for row in TABLE_1 if row.cell.network == network]
         for known, name in RANDOM_WITH_REGULARIZERS:
             if known == network:
                 decay = name == "decay"

@@ -12,6 +12,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang.networks import (
     CHANCE_TOLERANCE,
     FIT,
+    GUESSING,
     MODELS,
     PAPER,
     TABLE_1,
@@ -19,12 +20,11 @@ from nonvacuous.papers.zhang.networks import (
     Cell,
     CellResult,
     GroupTiming,
-    PublishedRow,
+    Row,
     corruption_title,
     network_title,
 )
 from nonvacuous.papers.zhang.pages import (
-    MISSING,
     completed,
     percent,
     points,
@@ -38,34 +38,22 @@ from nonvacuous.study.study import Context, Finished
 
 
 @dataclass(frozen=True)
-class TableRow:
-    """One row to compute, with the published one where the network and the data are the paper's."""
-
-    number: int
-    cell: Cell
-    published: PublishedRow | None
-
-
-@dataclass(frozen=True)
 class RowResult:
-    """One row, computed."""
+    """One row, computed; judged where the paper has it for the same network and data."""
 
-    number: int
+    printed: Row
     result: CellResult
-    published: PublishedRow | None
-    classes: int = 10
 
     @property
     def fits(self) -> bool | None:
         """Whether the training labels are fitted where the paper's network fits them."""
-        if self.published is None or self.published.train < FIT:
-            return None
-        return self.result.train_accuracy >= FIT
+        fitted = self.printed.train is not None and self.printed.train >= FIT
+        return self.result.train_accuracy >= FIT if fitted else None
 
     @property
     def test_difference(self) -> float | None:
         """Our test accuracy minus the published one, in points."""
-        return None if self.published is None else self.result.test_accuracy - self.published.test
+        return None if self.printed.test is None else self.result.test_accuracy - self.printed.test
 
     @property
     def test_agrees(self) -> bool | None:
@@ -76,17 +64,17 @@ class RowResult:
     @property
     def at_chance(self) -> bool | None:
         """For the paper's random labels: whether the test accuracy is that of guessing."""
-        if self.published is None or self.published.labels != "random-labels":
+        if self.printed.test is None or self.printed.cell.corruption != "random-labels":
             return None
-        return abs(self.result.test_accuracy - 100.0 / self.classes) <= CHANCE_TOLERANCE
+        return abs(self.result.test_accuracy - GUESSING) <= CHANCE_TOLERANCE
 
     def to_dict(self) -> dict[str, Any]:
-        shown = self.published
+        train, test = self.printed.train, self.printed.test
         judged = ("fits", "test_difference", "test_agrees", "at_chance")
         return {
-            "number": self.number,
+            "number": self.printed.number,
             **self.result.to_dict(),
-            "published": None if shown is None else {"train": shown.train, "test": shown.test},
+            "published": None if test is None else {"train": train, "test": test},
             **{name: getattr(self, name) for name in judged},
         }
 
@@ -117,25 +105,25 @@ class TableResult:
         }
 
 
-def table_rows(settings: ZhangSettings) -> tuple[TableRow, ...]:
+def table_rows(settings: ZhangSettings) -> tuple[Row, ...]:
     """The rows of the paper's networks; for others, with and without weight decay and random."""
     comparable = settings.data == "cifar10" and settings.examples is None
-    shown = [row for row in TABLE_1 if row.network in settings.networks]
-    rows = [TableRow(row.number, row.cell, row if comparable else None) for row in shown]
-    others = [name for name in settings.networks if name not in MODELS]
-    cells = [
+    rows = [row for row in TABLE_1 if row.cell.network in settings.networks]
+    first = len(TABLE_1) + 1 if rows else 1
+    if not comparable:
+        rows = [Row(row.number, row.cell) for row in rows]
+    others = [
         cell
-        for name in others
+        for name in settings.networks
+        if name not in MODELS
         for cell in (Cell(name, decay=True), Cell(name), Cell(name, "random-labels"))
     ]
-    first = len(TABLE_1) + 1 if shown else 1
-    rows += [TableRow(number, cell, None) for number, cell in enumerate(cells, start=first)]
-    return tuple(rows)
+    return (*rows, *(Row(number, cell) for number, cell in enumerate(others, start=first)))
 
 
 def chosen_rows(
     settings: ZhangSettings, *, only: Sequence[str] = (), numbers: Sequence[str] = ()
-) -> tuple[TableRow, ...]:
+) -> tuple[Row, ...]:
     """Some rows: of networks whose names start like one of ``only``, or with these numbers.
 
     >>> [row.number for row in chosen_rows(ZhangSettings(), only=["mlp"], numbers=["15-16", "18"])]
@@ -143,9 +131,7 @@ def chosen_rows(
     """
     rows = table_rows(settings)
     names = tuple(dict.fromkeys(row.cell.network for row in rows))
-    kept = set(names)
-    if only:
-        kept = set()
+    kept = set() if only else set(names)
     for word in only:
         # inception is itself a name, though inception-no-bn starts with it.
         matching = {word} & set(names) or {name for name in names if name.startswith(word)}
@@ -182,17 +168,17 @@ def table(result: TableResult) -> Table:
 
 
 def _row(row: RowResult) -> tuple[str, ...]:
-    cell, shown = row.result.cell, row.published
+    cell = row.result.cell
     return (
-        str(row.number),
+        str(row.printed.number),
         network_title(cell.network),
         corruption_title(cell.corruption).removesuffix(" labels"),
         yes_or_no(cell.augmentation != "none"),
         yes_or_no(cell.decay),
         percent(row.result.train_accuracy),
-        MISSING if shown is None else percent(shown.train),
+        percent(row.printed.train),
         percent(row.result.test_accuracy),
-        MISSING if shown is None else percent(shown.test),
+        percent(row.printed.test),
         points(row.test_difference),
     )
 
@@ -207,7 +193,7 @@ def verdict(result: TableResult) -> str:
     ):
         count = result.summary[name]
         if count["of"]:
-            missed = [str(row.number) for row in result.rows if getattr(row, name) is False]
+            missed = [str(one.printed.number) for one in result.rows if getattr(one, name) is False]
             ending = f" (not: {', '.join(missed)})" if missed else ""
             parts.append(f"{words}: {count['yes']} of {count['of']}{ending}")
     text = "; ".join(parts)
@@ -259,7 +245,7 @@ def _lead(result: TableResult) -> str:
 
 
 def _incomplete(result: TableResult) -> tuple[str, ...]:
-    compared = {row.number for row in result.rows if row.published is not None}
+    compared = {row.printed.number for row in result.rows if row.printed.test is not None}
     absent = [str(row.number) for row in TABLE_1 if row.number not in compared]
     if not compared or not absent:
         return ()
@@ -286,9 +272,7 @@ class Table1(NetworksStudy[TableSettings, TableResult]):
     def result(self, settings: TableSettings, finished: Finished, at: Context) -> TableResult:
         trained = self.trained(settings, finished)
         rows = tuple(
-            RowResult(row.number, trained[row.cell], row.published)
-            for row in table_rows(settings)
-            if row.cell in trained
+            RowResult(row, trained[row.cell]) for row in table_rows(settings) if row.cell in trained
         )
         return TableResult(settings, rows, self.timings(finished))
 
