@@ -43,7 +43,6 @@ def run(folder: Path, *, epochs: int = 12, progress: Progress | None = None) -> 
         validation=examples.subset(range(30, 45)),
         records=Records(
             checkpoint=folder / "prior.checkpoint",
-            checkpoint_every=2,
             events=folder / "events.jsonl",
             progress=progress,
         ),
@@ -66,7 +65,6 @@ def run(folder: Path, *, epochs: int = 12, progress: Progress | None = None) -> 
         ),
         records=Records(
             checkpoint=folder / "posterior.checkpoint",
-            checkpoint_every=3,
             events=folder / "events.jsonl",
             progress=progress,
         ),

@@ -159,7 +159,6 @@ def test_a_diverged_run_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:
                 batch_size=16,
                 learning_rate=1e12,
                 checkpoint=path,
-                checkpoint_every=1,
             )
 
 
@@ -238,7 +237,6 @@ def test_events_and_progress_tell_the_story(tmp_path: Path) -> None:
         ({"patience": 3}, "without validation"),
         ({"patience": 0, "validation": blobs(9)}, r"patience .*0"),
         ({"seed": -1}, "seed is -1"),
-        ({"checkpoint_every": 0}, "checkpoint_every is 0"),
     ],
 )
 def test_bad_settings_are_refused_by_name(change: dict[str, object], words: str) -> None:

@@ -56,13 +56,10 @@ class Setting:
         own_axis = {1: 0, 2: None}.get(axes, 0)
         reduced = [axis for axis in range(axes) if axis != own_axis]
         count = len(self.train) * math.prod(self.train.example_shape[axis] for axis in reduced)
-        total: Tensor | float = 0.0
-        for chunk in self.train.inputs.split(2048):
-            total = total + _sum(chunk.double(), reduced)
+        chunks = self.train.inputs.split(2048)
+        total = sum(_sum(chunk.double(), reduced) for chunk in chunks)
         means = torch.as_tensor(total) / count
-        squares: Tensor | float = 0.0
-        for chunk in self.train.inputs.split(2048):
-            squares = squares + _sum((chunk.double() - means) ** 2, reduced)
+        squares = sum(_sum((chunk.double() - means) ** 2, reduced) for chunk in chunks)
         return means, (torch.as_tensor(squares) / count).sqrt()
 
 

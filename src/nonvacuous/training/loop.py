@@ -18,7 +18,6 @@ from nonvacuous.errors import NonvacuousError
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
-from nonvacuous.training.checks import whole_number
 from nonvacuous.training.events import EventLog, TensorBoard
 from nonvacuous.training.optimizers import OPTIMIZER, restore_optimizer
 from nonvacuous.training_settings import PlainTraining, PosteriorTraining
@@ -116,22 +115,16 @@ class Schedule:
 class Records:
     """Where a run leaves its traces, all of them optional.
 
-    checkpoint         a file to write after every epoch, and to go on from if it is there
-    checkpoint_every   steps between further checkpoints, for long epochs
-    events             a log (or its path) that receives the metrics of every epoch
-    phase              what the run is called there; None: what kind of training it is
+    checkpoint   a file to write after every epoch, and to go on from if it is there
+    events       a log (or its path) that receives the metrics of every epoch
+    phase        what the run is called there; None: what kind of training it is
     """
 
     checkpoint: str | os.PathLike[str] | None = None
-    checkpoint_every: int | None = None
     events: EventLog | str | os.PathLike[str] | None = None
     progress: Progress | None = None
     tensorboard: str | os.PathLike[str] | None = None
     phase: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.checkpoint_every is not None:
-            whole_number("checkpoint_every", self.checkpoint_every, least=1)
 
 
 def run_epochs(
@@ -150,7 +143,7 @@ def run_epochs(
     edges, epochs = batch_edges(schedule.examples, schedule.settings.batch_size), run.epochs
     steps = len(edges) - 1
     total = steps * epochs
-    done = run.epoch * steps + run.step
+    done = run.epoch * steps
     reporter = Reporter(records.progress, schedule.phase, done=done)
     board = None
     if records.tensorboard is not None and not run.finished:
@@ -159,25 +152,25 @@ def run_epochs(
         epoch = run.epoch
         title = f"epoch {epoch + 1} of {epochs}"
         order = shuffled(schedule.examples, seed=schedule.seed, epoch=epoch).to(schedule.device)
-        for step in range(run.step, steps):
+        for step in range(steps):
             learner.step(epoch=epoch, step=step, batch=order[edges[step] : edges[step + 1]])
             done += 1
             reporter.report(done, total, title)
-            every = records.checkpoint_every
-            if every is not None and step + 1 < steps and done % every == 0:
-                _insist_on_finite(learner, schedule, epoch, advice)
-                run.step = step + 1
-                run.keep()
-        _insist_on_finite(learner, schedule, epoch, advice)
+        diverged = Diverged(
+            f"Training of the {schedule.phase} left the finite numbers in {title}: the loss or a "
+            f"weight became NaN or infinite, and no later step can repair that. {advice}"
+        )
+        if not _is_finite(learner, schedule.device):
+            raise diverged
         metrics, stop = learner.end_epoch(epoch)
         numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
         if not all(math.isfinite(value) for value in numbers.values()):
-            raise _divergence(schedule, epoch, advice)
+            raise diverged
         if run.log is not None:
             run.log.append(schedule.phase, "epoch", epoch=epoch, metrics=metrics)
         if board is not None:
             board.write(schedule.phase, epoch, metrics)
-        run.epoch, run.step = epoch + 1, 0
+        run.epoch = epoch + 1
         run.finished = stop or run.epoch == epochs
         words = "".join(f", {name} {value:.4g}" for name, value in numbers.items())
         reporter.report(done, total, f"{title}{words}", always=True)
@@ -189,7 +182,7 @@ def run_epochs(
 
 
 class _Run:
-    """Where the run stands: whole epochs done and steps done in the current one.
+    """Where the run stands: how many epochs are done.
 
     It begins at its checkpoint, or writes the first one, before the first event of the phase.
     """
@@ -205,7 +198,7 @@ class _Run:
         self._path = None if records.checkpoint is None else Path(records.checkpoint)
         self.log = EventLog.of(records.events)
         self.epochs = schedule.settings.epochs
-        self.epoch, self.step, self.finished = 0, 0, self.epochs == 0
+        self.epoch, self.finished = 0, self.epochs == 0
         if self._path is None or not self._path.exists():
             self.keep()
             return
@@ -216,7 +209,7 @@ class _Run:
                     tensor.copy_(tensors[name])
         restore_optimizer(learner.optimizer, tensors)
         learner.facts = facts["learner"]
-        self.epoch, self.step, self.finished = facts["epoch"], facts["step"], facts["finished"]
+        self.epoch, self.finished = facts["epoch"], facts["finished"]
         # A finished phase leaves the log alone: later phases may have written to it since.
         if self.log is not None and not self.finished:
             self.log.cut_back(facts["events"])
@@ -226,7 +219,6 @@ class _Run:
             return
         facts = {
             "epoch": self.epoch,
-            "step": self.step,
             "finished": self.finished,
             # The log reaches the disk before the checkpoint that counts on it.
             "events": 0 if self.log is None else self.log.position(),
@@ -240,17 +232,6 @@ class _Run:
         )
 
 
-def _insist_on_finite(learner: Learner, schedule: Schedule, epoch: int, advice: str) -> None:
+def _is_finite(learner: Learner, device: torch.device) -> bool:
     floating = [tensor for tensor in learner.tensors().values() if tensor.is_floating_point()]
-    if floating:
-        verdicts = [tensor.isfinite().all().to(schedule.device) for tensor in floating]
-        if not bool(torch.stack(verdicts).all()):
-            raise _divergence(schedule, epoch, advice)
-
-
-def _divergence(schedule: Schedule, epoch: int, advice: str) -> Diverged:
-    return Diverged(
-        f"Training of the {schedule.phase} left the finite numbers in epoch {epoch + 1} of "
-        f"{schedule.settings.epochs}: the loss or a weight became NaN or infinite, and no later "
-        f"step can repair that. {advice}"
-    )
+    return bool(torch.stack([tensor.isfinite().all().to(device) for tensor in floating]).all())
