@@ -6,7 +6,6 @@ import itertools
 
 from pydantic import TypeAdapter
 from rich.console import Console
-from rich.table import Table as Grid
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.randomization.results import ConditionResult, Study
@@ -119,35 +118,30 @@ def write_text(result: Single, console: Console) -> None:
     study = _study(result)
     console.print(printable(lead(study)), style="bold", soft_wrap=True)
     console.print()
-    console.print(_table(study))
-    console.print(
-        "Errors against the labels given (training) and the true ones (test); in brackets "
-        f"{100 * study.settings.confidence:g} % intervals.",
-        soft_wrap=True,
-    )
+    _table(study).print(console)
     console.print()
     for finding in study.findings:
         text = f"{_MARKS[finding.level]:8}{finding.name}: {finding.text}"
         console.print(printable(text), soft_wrap=True)
 
 
-def _table(study: Study) -> Grid:
-    table = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("training data", no_wrap=True)
-    certified = ["certified"] if study.certificates else []
-    for heading in ("training", "test error", "fitted after", *certified):
-        table.add_column(heading, justify="right", no_wrap=True)
-    promised = {entry.condition: entry.risk_upper for entry in study.certificates}
-    for entry in study.conditions:
-        promise = promised.get(entry.name)
-        table.add_row(
-            printable(entry.name),
-            f"{100 * entry.train_error.value:.1f} %",
-            entry.test_error.text(),
-            _fitting(entry),
-            *("-" if promise is None else shown_up(promise) for _ in certified),
-        )
-    return table
+def _table(study: Study) -> Table:
+    rows = [
+        {
+            "training data": printable(entry.name),
+            "training": f"{100 * entry.train_error.value:.1f} %",
+            "test error": entry.test_error.text(),
+            "fitted after": _fitting(entry),
+        }
+        for entry in study.conditions
+    ]
+    for row, made in zip(rows, study.certificates, strict=False):
+        row["certified"] = "-" if made.risk_upper is None else shown_up(made.risk_upper)
+    caption = (
+        "Errors against the labels given (training) and the true ones (test); in brackets "
+        f"{100 * study.settings.confidence:g} % intervals."
+    )
+    return Table.of(rows, caption, words=("training data",))
 
 
 def _fitting(entry: ConditionResult) -> str:
