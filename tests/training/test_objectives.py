@@ -13,6 +13,7 @@ from nonvacuous import bounds
 from nonvacuous.errors import BadInput
 from nonvacuous.training.objectives import (
     OBJECTIVES,
+    Plan,
     bounded_cross_entropy,
 )
 from nonvacuous.training.posterior import PosteriorSettings
@@ -25,19 +26,20 @@ KLS = st.floats(0.0, 2000.0)
 def value(
     name: str, risk: float, kl: float, *, parameter: float | None = None, n: int = N
 ) -> float:
-    tensor = OBJECTIVES[name](
+    best = OBJECTIVES[name].best_parameter
+    if parameter is None and best is not None:
+        parameter = best(**arguments(risk, kl, n))
+    tensor = OBJECTIVES[name].function(
         torch.tensor(risk, dtype=torch.float64),
         torch.tensor(kl, dtype=torch.float64),
-        examples=n,
-        failure=FAILURE,
-        free_parameter=parameter,
+        Plan(n, FAILURE, parameter),
     )
     assert tensor.shape == () and tensor.dtype == torch.float64
     return tensor.item()
 
 
-def arguments(risk: float, kl: float) -> dict[str, float | int]:
-    return {"empirical_risk": risk, "kl_nats": kl, "examples": N, "failure": FAILURE}
+def arguments(risk: float, kl: float, n: int = N) -> dict[str, float | int]:
+    return {"empirical_risk": risk, "kl_nats": kl, "examples": n, "failure": FAILURE}
 
 
 @pytest.mark.parametrize("name", ["seeger", "mcallester", "quadratic"])
@@ -73,7 +75,6 @@ def test_best_parameters_are_minima(risk: float, kl: float) -> None:
     for name, best in (("thiemann", bounds.best_trade_off), ("catoni", bounds.best_temperature)):
         parameter = best(**arguments(risk, kl))
         least = value(name, risk, kl, parameter=parameter)
-        assert value(name, risk, kl) == pytest.approx(least, rel=1e-12)
         for factor in (0.8, 0.97, 1.03, 1.2):
             if name == "catoni" or parameter * factor < 2.0:
                 assert value(name, risk, kl, parameter=parameter * factor) >= least - 1e-12
@@ -88,7 +89,7 @@ def test_gradients_against_finite_differences(name: str, risk: float, kl: float)
     parameter = {"thiemann": 0.7, "catoni": 1.3}.get(name)
     q = torch.tensor(risk, dtype=torch.float64, requires_grad=True)
     k = torch.tensor(kl, dtype=torch.float64, requires_grad=True)
-    OBJECTIVES[name](q, k, examples=N, failure=FAILURE, free_parameter=parameter).backward()
+    OBJECTIVES[name].function(q, k, Plan(N, FAILURE, parameter)).backward()
     step_q, step_k = 1e-6, 1e-3
     slope_q = (
         value(name, risk + step_q, kl, parameter=parameter)

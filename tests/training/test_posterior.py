@@ -16,7 +16,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.training import stochastic
 from nonvacuous.training.events import read_events
 from nonvacuous.training.loop import Diverged
-from nonvacuous.training.objectives import OBJECTIVES, bounded_cross_entropy
+from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy
 from nonvacuous.training.posterior import PosteriorSettings, TrainedPosterior, _Learner
 from nonvacuous.training.stochastic import draw_noise, noisy_call
 from tests.training.calls import train, train_posterior
@@ -88,13 +88,9 @@ def test_the_slopes_written_out_are_those_of_the_objective(
     ratio = scales / learner._prior_scales
     shift = (learner._means - learner._prior_means) / learner._prior_scales
     kl = (ratio.square() + shift.square() - 1 - 2 * ratio.log()).sum().double() / 2
-    value = OBJECTIVES[settings.objective](
-        losses.mean(dtype=torch.float64),
-        0.7 * kl,
-        examples=60,
-        failure=settings.failure,
-        free_parameter=learner.facts["free_parameter"],
-    )
+    plan = Plan(60, settings.failure, learner.facts["free_parameter"])
+    risk = losses.mean(dtype=torch.float64)
+    value = OBJECTIVES[settings.objective].function(risk, 0.7 * kl, plan)
     expected = torch.autograd.grad(value, [learner._means, learner._log_ratios])
     for slope, other in zip(slopes, expected, strict=True):
         assert torch.allclose(slope, other, rtol=1e-4, atol=1e-6 * float(other.abs().max()))

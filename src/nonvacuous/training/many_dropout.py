@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -79,18 +81,13 @@ class Chance:
 class SeededDropout(nn.Module):
     """As `torch.nn.Dropout` (or, by channel, `Dropout2d`), drawing by seed and step."""
 
-    def __init__(self, chance: Chance, purpose: int, rate: float, by_channel: bool) -> None:
+    def __init__(self, drop: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self._chance = chance
-        self._purpose = purpose
-        self._rate = rate
-        self._by_channel = by_channel
+        self._drop = drop
 
     def forward(self, values: Tensor) -> Tensor:
         """The values in evaluation; in training some are 0 and the others larger."""
-        if not self.training:
-            return values
-        return dropped(values, self._chance, self._purpose, self._rate, by_channel=self._by_channel)
+        return self._drop(values) if self.training else values
 
 
 def dropped(
@@ -128,8 +125,10 @@ def seed_dropout(module: nn.Module, chance: Chance, *, everywhere: bool) -> nn.M
             )
         if type(layer) is nn.Dropout or isinstance(layer, _BY_CHANNEL):
             by_channel = isinstance(layer, _BY_CHANNEL)
-            new = SeededDropout(chance, purpose, layer.p, by_channel)
-            module = replaced(module, name, new)
+            drop = partial(
+                dropped, chance=chance, purpose=purpose, rate=layer.p, by_channel=by_channel
+            )
+            module = replaced(module, name, SeededDropout(drop))
     if everywhere:
         _drop_before_linear_layers(module, chance)
     return module

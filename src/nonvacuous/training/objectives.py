@@ -132,7 +132,7 @@ class Plan:
     free_parameter: float | None
 
 
-#: A scalar float64 tensor to be minimized, out of the empirical risk and the KL in nats.
+#: A scalar to be minimized, out of the empirical risk and the KL in nats, all in float64.
 ObjectiveFunction = Callable[[Tensor, Tensor, Plan], Tensor]
 
 
@@ -150,26 +150,6 @@ class Objective:
     best_parameter: Callable[..., float] | None = None
     parameter_name: str | None = None
     parameter_below: float = math.inf
-
-    def __call__(
-        self,
-        empirical_risk: Tensor,
-        kl_nats: Tensor,
-        *,
-        examples: int,
-        failure: float,
-        free_parameter: float | None = None,
-    ) -> Tensor:
-        """The objective's value; a free parameter left out takes its best value."""
-        if free_parameter is None and self.best_parameter is not None:
-            free_parameter = self.best_parameter(
-                empirical_risk=min(1.0, max(0.0, float(empirical_risk.detach()))),
-                kl_nats=max(0.0, float(kl_nats.detach())),
-                examples=examples,
-                failure=failure,
-            )
-        plan = Plan(examples, failure, free_parameter)
-        return self.function(empirical_risk.double(), kl_nats.double(), plan)
 
     def checked_parameter(self, value: float | None) -> float | None:
         """`value` if this objective has such a parameter and it lies in its range."""

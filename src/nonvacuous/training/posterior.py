@@ -27,7 +27,7 @@ from nonvacuous.settings import Count, Inside, NonNegative, Positive, PositiveCo
 from nonvacuous.training import checks
 from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic
 from nonvacuous.training.loop import Records, Schedule, run_epochs
-from nonvacuous.training.objectives import OBJECTIVES, bounded_cross_entropy, power_loss
+from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy, power_loss
 from nonvacuous.training.optimizers import (
     build_optimizer,
     make_recordable,
@@ -340,13 +340,8 @@ class _Learner:
         """The objective and the penalized KL, and the slopes of the objective by risk and KL."""
         risk, kl = risk.requires_grad_(True), kl.requires_grad_(True)
         penalized = kl * self._penalty
-        value = self._objective(
-            risk,
-            penalized,
-            examples=self._bound_examples,
-            failure=self._settings.failure,
-            free_parameter=self.facts["free_parameter"],
-        )
+        plan = Plan(self._bound_examples, self._settings.failure, self.facts["free_parameter"])
+        value = self._objective.function(risk, penalized, plan)
         slopes = torch.autograd.grad(value, (risk, kl))
         return value.detach(), penalized.detach(), slopes
 

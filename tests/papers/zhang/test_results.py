@@ -244,8 +244,13 @@ def matrix(**changes: object) -> zhang_regularization.RegularizationResult:
     return zhang_regularization.RegularizationResult(settings, switches, (TIMING,))
 
 
+def switches_of(result, network):
+    return tuple(switch for switch in result.switches if switch.network == network)
+
+
 def test_dropout_and_stronger_decay_stand_beside_the_papers_regularizers():
-    alexnet = {s.kind.regularizers: s for s in matrix(decay_times=(1.0, 8.0)).of("alexnet")}
+    result = matrix(decay_times=(1.0, 8.0))
+    alexnet = {s.kind.regularizers: s for s in switches_of(result, "alexnet")}
     assert list(alexnet) == [
         "none",
         "weight decay",
@@ -323,7 +328,7 @@ def test_gains_and_early_stopping():
     assert changed.gain("alexnet") == pytest.approx(10.0)
     assert changed.gain("mlp-1x512") == pytest.approx(0.0)
     assert changed.batch_norm_gain == pytest.approx(0.0)
-    assert replace(result, switches=result.of("alexnet")).batch_norm_gain is None
+    assert replace(result, switches=switches_of(result, "alexnet")).batch_norm_gain is None
 
 
 def test_the_page_of_the_regularizers(tmp_path):
@@ -339,11 +344,11 @@ def test_the_matrix_from_beginning_to_end(tmp_path):
     run_study(zhang_table.STUDY, in_table(settings), tmp_path / "table")
     asked = settings.changed(only=("small",), table=tmp_path / "table")
     result = run_study(zhang_regularization.STUDY, asked, tmp_path / "r")
-    small = result.of("small")
+    small = switches_of(result, "small")
     assert [s.kind.switched_on for s in small] == [(), ("decay",), ("dropout",), ("crop",)]
     assert all(s.true is not None and s.random is not None for s in small)
     # What the table has of the other network is shown, nothing more is trained.
-    assert [s.random is None for s in result.of("convolutional")] == [False, True]
+    assert [s.random is None for s in switches_of(result, "convolutional")] == [False, True]
     assert sum(timing.networks for timing in result.timings) == 5
     plain, dropped = small[0].true, small[2].true
     assert dropped.training["dropout"] == 0.5

@@ -189,11 +189,11 @@ def _panels(result: FigureResult) -> tuple[Figure, Figure, Figure]:
 
 def sweep_table(result: FigureResult) -> Table:
     """Panels b and c in numbers: percent, and epochs to fit so much of the training labels."""
-    rows = (
+    rows = [
         {"network": network_title(network)} | _sweep_row(point)
         for network, points in result.sweep.items()
         for point in points
-    )
+    ]
     return Table.of(rows, verdict(result))
 
 

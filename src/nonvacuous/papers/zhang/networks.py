@@ -60,7 +60,7 @@ STEPS_TO_FIT = {
 IMAGENET: tuple[tuple[str, str, float | None, float], ...] = (
     ("true", "all", None, 77.84),
     ("true", "none", None, 59.80),
-    ("random-labels", "none", 95.20, 0.1),
+    ("random", "none", 95.20, 0.1),
 )
 
 #: How corruptions and regularizers are called in tables.

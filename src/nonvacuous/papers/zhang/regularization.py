@@ -21,7 +21,7 @@ from nonvacuous.papers.zhang.networks import (
     GroupTiming,
     network_title,
 )
-from nonvacuous.papers.zhang.pages import MISSING, completed, percent, points
+from nonvacuous.papers.zhang.pages import completed, percent, points
 from nonvacuous.papers.zhang.settings import RegularizationSettings, ZhangSettings
 from nonvacuous.papers.zhang.table import chosen_rows
 from nonvacuous.papers.zhang.training import NetworksStudy
@@ -93,16 +93,15 @@ class RegularizationResult:
     switches: tuple[Switch, ...]
     timings: tuple[GroupTiming, ...]
 
-    def of(self, network: str) -> tuple[Switch, ...]:
-        return tuple(switch for switch in self.switches if switch.network == network)
-
     @property
     def trained(self) -> int:
         return sum((s.true is not None) + (s.random is not None) for s in self.switches)
 
     def gain(self, network: str) -> float | None:
         """Points of test accuracy that the best regularizers add to none of them."""
-        tests = {s.kind: s.true.test_accuracy for s in self.of(network) if s.true is not None}
+        tests = {
+            s.kind: s.true.test_accuracy for s in self.switches if s.network == network and s.true
+        }
         plain = tests.pop(Cell(network), None)
         return None if plain is None or not tests else max(tests.values()) - plain
 
@@ -205,25 +204,23 @@ def table(result: RegularizationResult) -> Table:
         "network", "regularizers", "true: test", "paper", "random: train", "paper",
         "random: test",
     )  # fmt: skip
-    return Table(
-        headings,
-        tuple(_row(switch) for switch in result.switches),
-        caption="Accuracies in percent, of networks trained on true and on random labels; fails: "
-        "the paper says that training did not converge.",
-        numeric=(False, False, True, True, True, True, True),
+    rows = tuple(
+        (
+            network_title(switch.network),
+            switch.kind.regularizers,
+            percent(switch.true and switch.true.test_accuracy),
+            percent(switch.published_test),
+            percent(switch.random and switch.random.train_accuracy),
+            "fails" if switch.fails else percent(switch.published_train),
+            percent(switch.random and switch.random.test_accuracy),
+        )
+        for switch in result.switches
     )
-
-
-def _row(switch: Switch) -> tuple[str, ...]:
-    return (
-        network_title(switch.network),
-        switch.kind.regularizers,
-        MISSING if switch.true is None else percent(switch.true.test_accuracy),
-        percent(switch.published_test),
-        MISSING if switch.random is None else percent(switch.random.train_accuracy),
-        "fails" if switch.fails else percent(switch.published_train),
-        MISSING if switch.random is None else percent(switch.random.test_accuracy),
+    caption = (
+        "Accuracies in percent, of networks trained on true and on random labels; fails: the paper "
+        "says that training did not converge."
     )
+    return Table(headings, rows, caption, numeric=(False, False, *(True,) * 5))
 
 
 def early_stopping_table(result: RegularizationResult) -> Table:
@@ -253,6 +250,7 @@ def tables(result: RegularizationResult) -> tuple[Table, Table]:
 
 
 def page(result: RegularizationResult, command: str) -> StudyPage:
+    imagenet = tuple((*words, percent(train), percent(test)) for *words, train, test in IMAGENET)
     page = StudyPage(
         title="Regularizers on and off",
         question="Is it regularization that makes networks generalize?",
@@ -274,7 +272,7 @@ def page(result: RegularizationResult, command: str) -> StudyPage:
             Section(
                 "And on ImageNet?",
                 ("The paper's numbers for Inception v3, top-1 accuracy; not computed here.",),
-                tables=(_imagenet(),),
+                tables=(Table(("labels", "regularizers", "train", "test"), imagenet),),
             ),
         ),
     )
@@ -300,14 +298,6 @@ def _batch_norm(result: RegularizationResult) -> tuple[Section, ...]:
         return ()
     said = f"Alone it adds {gain:+.2f} points of test accuracy to Inception (published: +3.75)."
     return (Section("And batch normalization?", (said,)),)
-
-
-def _imagenet() -> Table:
-    rows = tuple(
-        (labels.removesuffix("-labels"), regularizers, percent(train), percent(test))
-        for labels, regularizers, train, test in IMAGENET
-    )
-    return Table(("labels", "regularizers", "train", "test"), rows)
 
 
 def _lead(result: RegularizationResult) -> str:

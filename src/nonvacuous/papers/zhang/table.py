@@ -164,23 +164,22 @@ def table(result: TableResult) -> Table:
     headings = (
         "row", "network", "labels", "crops", "decay", "train", "paper", "test", "paper", "diff.",
     )  # fmt: skip
-    return Table(headings, tuple(_row(row) for row in result.rows), caption=verdict(result))
-
-
-def _row(row: RowResult) -> tuple[str, ...]:
-    cell = row.result.cell
-    return (
-        str(row.printed.number),
-        network_title(cell.network),
-        corruption_title(cell.corruption).removesuffix(" labels"),
-        yes_or_no(cell.augmentation != "none"),
-        yes_or_no(cell.decay),
-        percent(row.result.train_accuracy),
-        percent(row.printed.train),
-        percent(row.result.test_accuracy),
-        percent(row.printed.test),
-        points(row.test_difference),
+    rows = tuple(
+        (
+            str(row.printed.number),
+            network_title(row.printed.cell.network),
+            corruption_title(row.printed.cell.corruption).removesuffix(" labels"),
+            yes_or_no(row.printed.cell.augmentation != "none"),
+            yes_or_no(row.printed.cell.decay),
+            percent(row.result.train_accuracy),
+            percent(row.printed.train),
+            percent(row.result.test_accuracy),
+            percent(row.printed.test),
+            points(row.test_difference),
+        )
+        for row in result.rows
     )
+    return Table(headings, rows, caption=verdict(result))
 
 
 def verdict(result: TableResult) -> str:
