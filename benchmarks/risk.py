@@ -34,11 +34,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.fixing import last_layer, with_fixed
 from nonvacuous.models import build
 from nonvacuous.risk.pairs import estimate_risk
 
 WIDTHS = (784, 600, 600, 600, 10)
 SAMPLING_FAILURE = 0.01
+#: Which weights of a convolutional network are random, and with which scales.
+KINDS = (
+    "one scale for each tensor",
+    "one, then rescaled",
+    "one for each weight",
+    "the last layer alone",
+)
 
 
 def mlp() -> nn.Module:
@@ -230,19 +238,21 @@ def against_drawn_weights(repeats: int, seed: int) -> dict[str, Any]:
         ("cnn:32,64,128", (1, 8, 8), 900, 60 * repeats),
         ("cnn:16,32", (1, 28, 28), 20 * repeats, 30 * repeats),
     ):
-        network = build(name, shape, 10, seed=seed).eval()
+        whole = build(name, shape, 10, seed=seed).eval()
         generator = torch.Generator().manual_seed(seed)
         inputs = torch.rand(examples, *shape, generator=generator)
         labels = torch.randint(10, (examples,), generator=generator)
-        for kind in ("one scale for each tensor", "one, then rescaled", "one for each weight"):
-            scales = {}
+        for kind in KINDS:
+            network, scales = whole, {}
+            if kind == "the last layer alone":  # as the recipes do it
+                network = with_fixed(whole, last_layer(whole, inputs[:2]))
             for parameter, p in network.named_parameters():
                 spread = torch.ones_like(p)
                 if kind == "one, then rescaled":  # by a factor for each channel in and out
                     for axis in range(min(2, p.ndim)):
                         sizes = [size if i == axis else 1 for i, size in enumerate(p.shape)]
                         spread = spread * (0.5 + torch.rand(sizes, generator=generator))
-                elif kind == "one for each weight":
+                elif kind != KINDS[0]:
                     spread = 0.5 + torch.rand(p.shape, generator=generator)
                 scales[parameter] = 0.01 * spread
             posterior = DiagonalGaussian.around(network, scale=scales)
