@@ -18,7 +18,7 @@ from nonvacuous.certification.job import Job, charging
 from nonvacuous.certification.method import Method
 from nonvacuous.certification.run_folder import CONFIG, FORMAT, RunFolder, to_toml
 from nonvacuous.claims import in_own_folder
-from nonvacuous.data import Dataset, Examples, check_examples
+from nonvacuous.data import Dataset, Examples, Standardize, check_examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import KINDS
@@ -113,8 +113,8 @@ def certify(
     method.check(model, loss)
     split = method.split_of(examples, checks.count("seed", seed))
     split.check_fits(examples)
-    fitted = method.fitted_preprocessing(examples, split)
-    if fitted is not None:  # which examples do what was decided before, and stays
+    if getattr(method, "standardize", False):  # which examples do what stays as it was decided
+        fitted = Standardize.fit(examples.subset(split.prior))
         examples, tested = fitted(examples), None if tested is None else fitted(tested)
         split = replace(split, content=examples.content_hash())
     configuration: dict[str, Any] = {
@@ -150,7 +150,7 @@ def certify(
     if attempt is not None:
         progress = attempt.watching(progress)
     parameter = next(model.parameters(), None)
-    events_file, split_file = kept.file("events.jsonl"), kept.file("split.npz")
+    events_file = kept.file("events.jsonl")
     job = Job(
         method=method,
         architecture=configuration["architecture"],
@@ -170,14 +170,11 @@ def certify(
         charging=attempt,
     )
     refuse_beforehand(job, model)
-    if split_file is not None:
-        split.save(split_file)
+    kept.write("split.npz", split.save)
     certificate = method.make(job, model)
     if kept.path is not None:
         check_before_sealing(method.checking(), certificate, kept.path, to_toml(configuration))
-    certificate_file = kept.file("certificate.json")
-    if certificate_file is not None:
-        certificate.save(certificate_file)
+        kept.write("certificate.json", certificate.save)
         kept.drop_checkpoints()
     return certificate
 

@@ -132,6 +132,16 @@ def _share(name: str, value: Any) -> float:
     return share
 
 
+def sentence(name: str, value: Any) -> str:
+    """What a user declares about weights that come from elsewhere."""
+    if not isinstance(value, str) or not value.strip():
+        raise BadInput(
+            f"{name} must be a sentence on where the weights come from, such as 'trained on "
+            f"ImageNet by A. N. Other', not {value!r}"
+        )
+    return value.strip()
+
+
 Count = Annotated[int, checked(checks.count)]
 PositiveCount = Annotated[int, checked(checks.count, minimum=1)]
 Positive = Annotated[float, checked(checks.positive)]

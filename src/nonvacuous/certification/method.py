@@ -10,11 +10,9 @@ from pydantic import PlainSerializer
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import PRIOR_NAMES, Mode
 from nonvacuous.seeds import derived_seed
-from nonvacuous.settings import Flag, Settings, checked
+from nonvacuous.settings import Flag, Settings, checked, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
     from torch import nn
 
@@ -52,18 +50,11 @@ PRETRAINED = Flag(
 )
 
 
-def _sentence(name: str, value: Any) -> str | None:
-    if value is None or value is False:
-        return None
-    if not isinstance(value, str) or not value.strip():
-        raise BadInput(
-            f"{name} must be a sentence on where the weights come from, such as 'trained on "
-            f"ImageNet by A. N. Other', not {value!r}"
-        )
-    return value.strip()
+def _declared(name: str, value: Any) -> str | None:
+    return None if value is None or value is False else sentence(name, value)
 
 
-Pretrained = Annotated[str | None, checked(_sentence)]
+Pretrained = Annotated[str | None, checked(_declared)]
 
 
 class Method(Settings):
@@ -103,15 +94,6 @@ class Method(Settings):
     def prepare(self, examples: Examples) -> Examples:
         """The examples as the network is to see them."""
         return examples
-
-    def fitted_preprocessing(
-        self, examples: Examples, split: Split
-    ) -> Callable[[Examples], Examples] | None:
-        """What is to be done to all inputs, as learned from the prior part alone."""
-        from nonvacuous.data import Standardize
-
-        wanted = getattr(self, "standardize", False)
-        return Standardize.fit(examples.subset(split.prior)) if wanted else None
 
     def split_of(self, examples: Examples, seed: int) -> Split:
         """Which examples shape the prior, and which ones the promise counts."""

@@ -221,7 +221,7 @@ class NoiseSearch:
 
     def _unmoved(self, scale: float) -> Rescaled:
         posterior = DiagonalGaussian.around(self._module, scale=scale)
-        prior = self._prior.choose(self._module, posterior).distribution
+        prior = self._prior.choose(self._module, posterior)
         size = 0 if self._gauge is None else self._gauge.groups.size
         return Rescaled(posterior, posterior, prior, np.zeros(size))
 

@@ -5,6 +5,6 @@ from __future__ import annotations
 from nonvacuous.distributions import priors
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.distributions.priors import ChosenPrior, Prior
+from nonvacuous.distributions.priors import Prior
 
-__all__ = ["ChosenPrior", "DiagonalGaussian", "Prior", "ScaleGrid", "priors"]
+__all__ = ["DiagonalGaussian", "Prior", "ScaleGrid", "priors"]

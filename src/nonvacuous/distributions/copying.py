@@ -70,7 +70,7 @@ class Checkpoints(nn.Module):
         return torch.cat([network(inputs) for network in self.networks], dim=1)
 
 
-class CheckpointMixture(nn.Module):
+class CheckpointMixture(Checkpoints):
     """The predictor of a progressive certificate: for each input one checkpoint, drawn afresh.
 
     A checkpoint is drawn with the share of the examples that it was tested on, from torch's global
@@ -80,8 +80,7 @@ class CheckpointMixture(nn.Module):
     ends: Tensor
 
     def __init__(self, networks: Sequence[nn.Module], tests: Sequence[int]) -> None:
-        super().__init__()
-        self.networks = nn.ModuleList(networks)
+        super().__init__(networks)
         self.register_buffer("ends", torch.tensor(tests).cumsum(0))
         self.tests = sum(tests)
         self.eval()

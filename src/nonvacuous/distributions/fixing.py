@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nonvacuous.bounds import checks
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import BadInput
 
@@ -80,8 +81,7 @@ def low_rank(
             "linear or ungrouped convolutional layers, and there are "
             f"{', '.join(eligible) or 'none'}"
         )
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-        raise BadInput(f"rank must be a whole number from 1 on, got {rank!r}")
+    checks.count("rank", rank, minimum=1)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for name in chosen:
@@ -91,12 +91,8 @@ def low_rank(
 
 def update_names(module: nn.Module) -> tuple[str, ...]:
     """The parameters of all low-rank updates."""
-    parts = [(name, part) for name, part in module.named_modules() if isinstance(part, LowRank)]
-    return tuple(
-        f"{name}.{own}.weight" if name else f"{own}.weight"
-        for name, _ in parts
-        for own in ("down", "up")
-    )
+    layers = [name for name, part in module.named_modules() if isinstance(part, LowRank)]
+    return tuple(f"{name}.{own}.weight" for name in layers for own in ("down", "up"))
 
 
 def parameters_named(module: nn.Module, random: str | Sequence[str] | None) -> tuple[str, ...]:

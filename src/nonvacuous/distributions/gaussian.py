@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -127,11 +128,7 @@ class DiagonalGaussian:
 
     def kl_to(self, prior: DiagonalGaussian) -> dict[str, float]:
         """KL(self || prior) in nats for each tensor, summed in float64 and rounded up."""
-        self._check_comparable(prior)
-        return {
-            name: divergences.gaussian_kl(*self._tensors(name), *prior._tensors(name))
-            for name in self.names
-        }
+        return self._compared(prior, divergences.gaussian_kl)
 
     def kl_nats(self, prior: DiagonalGaussian) -> float:
         """KL(self || prior) in nats over all tensors, rounded up."""
@@ -147,21 +144,13 @@ class DiagonalGaussian:
         """
         if not (math.isfinite(order) and order > 1):
             raise BadInput(f"order must be a finite number above 1, got {order!r}")
-        self._check_comparable(prior)
-        return {
-            name: divergences.gaussian_renyi(*self._tensors(name), *prior._tensors(name), order)
-            for name in self.names
-        }
+        return self._compared(prior, partial(divergences.gaussian_renyi, order=order))
 
     def log_density_ratio(self, prior: DiagonalGaussian, weights: Mapping[str, Tensor]) -> float:
         """ln(dself / dprior) at one draw of all weights, in nats, rounded up; may be negative."""
-        self._check_comparable(prior)
         check_same_tensors("the distribution", self.means, "weights", weights)
-        parts = [
-            divergences.gaussian_log_ratio(*self._tensors(name), *prior._tensors(name), drawn)
-            for name, drawn in weights.items()
-        ]
-        return math.nextafter(math.fsum(parts), math.inf)
+        parts = self._compared(prior, divergences.gaussian_log_ratio, weights)
+        return math.nextafter(math.fsum(parts.values()), math.inf)
 
     def digest(self) -> str:
         """SHA-256 (hex) over names, shapes, dtypes and bytes of all means and scales."""
@@ -187,11 +176,15 @@ class DiagonalGaussian:
         means = {f"means/{name}": tensor for name, tensor in self.means.items()}
         return means | {f"scales/{name}": tensor for name, tensor in self.scales.items()}
 
-    def _tensors(self, name: str) -> tuple[Tensor, Tensor]:
-        return self.means[name], self.scales[name]
-
-    def _check_comparable(self, other: DiagonalGaussian) -> None:
-        check_same_tensors("the posterior", self.means, "the prior", other.means)
+    def _compared(
+        self,
+        prior: DiagonalGaussian,
+        divergence: Callable[..., float],
+        *more: Mapping[str, Tensor],
+    ) -> dict[str, float]:
+        check_same_tensors("the posterior", self.means, "the prior", prior.means)
+        tensors = (self.means, self.scales, prior.means, prior.scales, *more)
+        return {name: divergence(*(each[name] for each in tensors)) for name in self.means}
 
 
 def check_same_tensors(

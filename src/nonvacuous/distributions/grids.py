@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 
 
@@ -23,14 +24,8 @@ class ScaleGrid:
     scales: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        scales = tuple(float(scale) for scale in self.scales)
-        if not scales:
-            raise BadInput("a grid of scales is empty; give at least one scale")
-        for scale in scales:
-            if not (math.isfinite(scale) and scale > 0):
-                raise BadInput(f"a scale must be strictly positive and finite, got {scale!r}")
-        if len(set(scales)) != len(scales):
-            raise BadInput("a scale appears twice in the grid; each is charged, so list it once")
+        # Each is charged, so none may appear twice.
+        scales = checks.grid_of("a grid of scales", self.scales)
         object.__setattr__(self, "scales", tuple(sorted(scales)))
 
     @classmethod
@@ -73,8 +68,7 @@ class ScaleGrid:
 
     def charge_nats(self, *, choices: int = 1) -> float:
         """Nats to add to the KL when ``choices`` scales are each chosen freely from the grid."""
-        if choices < 1:
-            raise BadInput(f"choices must be at least 1, got {choices!r}")
+        checks.count("choices", choices, minimum=1)
         if len(self.scales) == 1:
             return 0.0
         return math.nextafter(choices * math.log(len(self.scales)), math.inf)

@@ -23,9 +23,9 @@ from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import CENTERS
 from nonvacuous.recipes import Recipe, recipe_of
+from nonvacuous.settings import sentence
 
 __all__ = [
-    "ChosenPrior",
     "Prior",
     "ScaleGrid",
     "at_initialization",
@@ -38,18 +38,6 @@ __all__ = [
 
 Kind = Literal["zero-mean", "initialization", "learned", "pretrained"]
 Indices = Sequence[int] | np.ndarray | Tensor
-
-
-@dataclass(frozen=True)
-class ChosenPrior:
-    """One member of a prior's grid, picked by looking at the posterior, with its price.
-
-    ``charge_nats`` must be added to the KL: it is what makes the choice honest.
-    """
-
-    distribution: DiagonalGaussian
-    scales: Mapping[str, float]
-    charge_nats: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,39 +83,25 @@ class Prior:
         """One sentence for a person."""
         return described(self.kind, self.grid.scales, per_tensor=self.per_tensor)
 
-    def at(
-        self, module: nn.Module, scale: float | Mapping[str, float] | None = None
-    ) -> DiagonalGaussian:
-        """The member of the family for one scale of the grid, or one for each tensor."""
-        means = self._means_for(module)
-        if scale is None:
-            if len(self.grid) > 1:
-                raise BadInput(
-                    f"the grid holds {len(self.grid)} scales; name one of them, or let "
-                    "Prior.choose pick one for a posterior"
-                )
-            scale = self.grid.scales[0]
-        if isinstance(scale, Mapping) and not self.per_tensor:
+    def at(self, module: nn.Module, scale: float) -> DiagonalGaussian:
+        """The member of the family for one scale of the grid."""
+        if scale not in self.grid.scales:
             raise BadInput(
-                "one scale for each tensor is not what this prior charges for; build it with "
-                "per_tensor=True"
+                f"scale {scale!r} is not in the grid that was fixed before the data "
+                f"({self.grid.scales}); choose one of these"
             )
-        used = scale if isinstance(scale, Mapping) else dict.fromkeys(means, float(scale))
-        for name, value in used.items():
-            if value not in self.grid.scales:
-                raise BadInput(
-                    f"scale {value!r} for {name!r} is not in the grid that was fixed before the "
-                    f"data ({self.grid.scales}); choose one of these"
-                )
-        return DiagonalGaussian.from_means(means, used)
+        return DiagonalGaussian.from_means(self._means_for(module), scale)
 
     def charge_nats(self, module: nn.Module) -> float:
         """Nats for choosing freely from the grid: ln(its size), per tensor where each chooses."""
         tensors = sum(1 for _ in module.named_parameters())
         return self.grid.charge_nats(choices=tensors if self.per_tensor else 1)
 
-    def choose(self, module: nn.Module, posterior: DiagonalGaussian) -> ChosenPrior:
-        """The scale (or scales) of the grid with the least KL from the posterior, and its price."""
+    def choose(self, module: nn.Module, posterior: DiagonalGaussian) -> DiagonalGaussian:
+        """The member with the least KL from the posterior.
+
+        ``charge_nats`` must be added to the KL: it is what makes the choice honest.
+        """
         posterior.check_covers(module)
         means = self._means_for(module)
         energies = {
@@ -137,11 +111,7 @@ class Prior:
         sharing = [[name] for name in means] if self.per_tensor else [list(means)]
         weights = {name: mean.numel() for name, mean in means.items()}
         scales = self.grid.cheapest_for(sharing, energies, weights)
-        return ChosenPrior(
-            distribution=DiagonalGaussian.from_means(means, scales),
-            scales=MappingProxyType(scales),
-            charge_nats=self.charge_nats(module),
-        )
+        return DiagonalGaussian.from_means(means, scales)
 
     def _means_for(self, module: nn.Module) -> dict[str, Tensor]:
         parameters = {name: p.detach() for name, p in module.named_parameters()}
@@ -227,11 +197,7 @@ def pretrained(
     head     whether the random weights (low-rank updates aside) are centered where they are, or on
              zero
     """
-    if not isinstance(source, str) or not source.strip():
-        raise BadInput(
-            "source must be a sentence on where the weights come from, such as 'trained on "
-            f"ImageNet by A. N. Other', not {source!r}"
-        )
+    declared = sentence("source", source)
     if head not in ("given", "zero"):
         raise BadInput(f"head must be 'given' or 'zero', not {head!r}")
     updates = update_names(module)
@@ -241,7 +207,7 @@ def pretrained(
         name: torch.zeros_like(p) if head == "zero" and name not in updates else p.detach()
         for name, p in fixed.named_parameters()
     }
-    return _around("pretrained", fixed, grid, per_tensor, means=means, source=source.strip())
+    return _around("pretrained", fixed, grid, per_tensor, means=means, source=declared)
 
 
 def indices_digest(indices: Indices) -> str:

@@ -92,7 +92,7 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         records=job.records("posterior.checkpoint"),
     )
     if len(grid) > 1:
-        prior = family.choose(center, trained.posterior).distribution
+        prior = family.choose(center, trained.posterior)
     return Candidate(
         module=with_weights(center, trained.posterior.means),
         prior=prior,
