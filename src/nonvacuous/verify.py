@@ -20,8 +20,7 @@ from nonvacuous.verification.inquiry import TRIALS, Inquiry
 from nonvacuous.verification.numbers import check_numbers
 from nonvacuous.verification.reading import check_seal, read
 from nonvacuous.verification.retraining import check_training
-from nonvacuous.verification.run_folder import check_folder
-from nonvacuous.verification.settings import check_attempts, check_settings
+from nonvacuous.verification.run_folder import check_attempts, check_folder, check_settings
 
 __all__ = ["Finding", "Verification", "verify"]
 
@@ -72,10 +71,11 @@ def verify(
         run_folder = certificate if run_folder is None else run_folder
         certificate = Path(certificate) / "certificate.json"
     findings = Collector()
+    source = "the certificate" if isinstance(certificate, Certificate) else str(certificate)
     reading = read(certificate, findings)
+    if reading is None:
+        return Verification(source, tuple(findings.findings))
     parsed = reading.certificate
-    if parsed is None:
-        return Verification(reading.source, tuple(findings.findings))
     if seed is not None and seed == parsed.empirical.seed:
         raise BadInput(
             f"seed {seed} is the one the certificate was sampled with; fresh trials need another."
@@ -83,7 +83,7 @@ def verify(
     if parsed.evaluation is not None:
         check_test(parsed, run_folder if data is None else data, findings)
         check_seal(reading, findings)
-        return Verification(reading.source, tuple(findings.findings), parsed.status)
+        return Verification(source, tuple(findings.findings), parsed.status)
     if run_folder is not None and not isinstance(run_folder, str | os.PathLike):
         kind = type(run_folder).__name__
         raise BadInput(f"run_folder is a path, not {kind}; examples are given as data=...")
@@ -111,4 +111,4 @@ def verify(
     if retrain:
         check_training(inquiry, method)
     note = audited_note(parsed) if added_since(parsed) else ""
-    return Verification(reading.source, tuple(findings.findings), parsed.status, note)
+    return Verification(source, tuple(findings.findings), parsed.status, note)

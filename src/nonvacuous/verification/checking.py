@@ -27,9 +27,9 @@ from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.rules.drawing import draw_network, sampling_seed
 from nonvacuous.rules.symmetries import captured, wrong_savings
 from nonvacuous.verification.audited import check_again, stored_evidence
-from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, agree
-from nonvacuous.verification.network import MODEL, check_own, not_at_hand, rebuilt
+from nonvacuous.verification.network import check_own, not_at_hand, rebuilt
 from nonvacuous.verification.replaying import FRESH, check_beside, check_samples
 from nonvacuous.verification.starting import check_start
 
@@ -87,13 +87,10 @@ class Checking:
         loss = self.loss(inquiry, question)
         if loss is None:
             return
-        module = None
-        if certificate.posterior is not None and contents.posterior is None:
-            why = "the posterior is not at hand."
-        elif (why := not_at_hand(inquiry) or "") != "":
-            inquiry.skip(MODEL, "model", why)
-        else:
-            module, why = rebuilt(inquiry), "the network could not be rebuilt."
+        module, why = None, "the posterior is not at hand."
+        if certificate.posterior is None or contents.posterior is not None:
+            module = rebuilt(inquiry)
+            why = not_at_hand(inquiry) or "the network could not be rebuilt."
         if module is None:
             inquiry.skip(question, "empirical", why)
             skip_symmetries(inquiry, why)
@@ -160,10 +157,7 @@ class PriorChecking(Checking):
         ):
             question = f"the {who} is the recorded one"
             inquiry.ask(name, question, f"{who}.digest", partial(distribution, who, record))
-        if contents.prior is not None and contents.posterior is not None:
-            inquiry.expect(_KL, "complexity.terms", lambda: _complexity(inquiry))
-        else:
-            inquiry.skip(_KL, "complexity.terms", "prior and posterior are not both at hand.")
+        inquiry.expect(_KL, "complexity.terms", lambda: _complexity(inquiry))
         self.read_more(inquiry)
         if certificate.predictor == "drawn":
             question, field = "the drawn network is the recorded one", "log_density_ratio"
@@ -194,7 +188,8 @@ def _ask_network(inquiry: Inquiry, question: str) -> None:
 def _complexity(inquiry: Inquiry) -> str:
     certificate, contents = inquiry.certificate, inquiry.contents
     complexity, posterior, prior = certificate.complexity, contents.posterior, contents.prior
-    assert complexity is not None and posterior is not None and prior is not None
+    if complexity is None or posterior is None or prior is None:
+        raise NotAsked("prior and posterior are not both at hand.")
     sizes = {name: mean.numel() for name, mean in posterior.means.items()}
     recorded = {term.tensor: term.size for term in complexity.terms}
     if sizes != recorded:
@@ -241,12 +236,10 @@ def _drawn(inquiry: Inquiry, path: Path) -> str:
 
 
 def _check_count(inquiry: Inquiry, module: torch.nn.Module, loss: Loss) -> None:
-    drawn = inquiry.contents.drawn
-    if inquiry.certificate.predictor == "drawn" and drawn is None:
-        inquiry.skip(COUNT, "empirical.errors", "the drawn network is not at hand.")
-        return
-
     def work() -> str:
+        drawn = inquiry.contents.drawn
+        if inquiry.certificate.predictor == "drawn" and drawn is None:
+            raise NotAsked("the drawn network is not at hand.")
         again = recount(Network.of(module, drawn), inquiry.known.bound_part, loss)
         claimed = inquiry.certificate.empirical
         equal(claimed.trials, again.trials, "empirical.trials")

@@ -14,7 +14,7 @@ from nonvacuous.data.preprocessing import STANDARDIZED
 from nonvacuous.rules.arithmetic import baseline_record
 from nonvacuous.rules.digests import content_digest, index_digest
 from nonvacuous.sparsity.training import scaled
-from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, Known
 
 _SAME = "the examples are the recorded ones"
@@ -22,7 +22,7 @@ _SAME = "the examples are the recorded ones"
 
 def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
     """Compare content hashes. Returns the examples if they are the recorded ones."""
-    certificate, split = inquiry.certificate, inquiry.contents.split
+    certificate = inquiry.certificate
 
     def read() -> tuple[str, tuple[Examples, Examples | None]]:
         whole = load(os.fspath(data)) if isinstance(data, str | os.PathLike) else Dataset.of(data)
@@ -34,42 +34,41 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
     given = inquiry.learn("the data can be read", "data", read)
     if given is None:
         return None
-    examples, test = given
-    known = _indices(certificate, examples, split)
-    if known is None:
-        why = "which examples they are is stored in the run folder, which is not at hand."
-        inquiry.skip(_SAME, "data.bound.content_digest", why)
-        return None
 
-    fitted = _standardization(certificate, examples, known)
-    if fitted is not None:
-        examples, test = fitted(examples), None if test is None else fitted(test)
-
-    def same() -> str:
-        record = certificate.data
+    def same() -> tuple[str, Known]:
+        (examples, test), record = given, certificate.data
+        split = inquiry.contents.split or _everything(certificate, examples)
+        fitted = _standardization(certificate, examples, split)
+        if fitted is not None:
+            examples, test = fitted(examples), None if test is None else fitted(test)
         for role, indices, part in (
-            ("bound", known.bound, record.bound),
-            ("prior", known.prior, record.prior),
-            ("held_out", known.heldout, record.held_out),
+            ("bound", split.bound, record.bound),
+            ("prior", split.prior, record.prior),
+            ("held_out", split.heldout, record.held_out),
         ):
             if part is not None:
                 where = f"data.{role}.content_digest"
                 equal(part.content_digest, content_digest(examples, indices), where)
-        return f"{len(known.bound)} bound examples, compared by content."
+        words = f"{len(split.bound)} bound examples, compared by content."
+        return words, Known(examples, split, test, fitted is not None)
+
+    known = inquiry.learn(_SAME, "data.bound.content_digest", same)
+    if known is None:
+        return None
+    examples, split = known.examples, known.split
+    admitted = [a.name for a in certificate.assumptions if a.effect != "none"]
 
     def apart() -> str:
+        if any(name in admitted for name in (SEEN, COPIES)):
+            raise NotAsked("the certificate itself says that it did.", needed=False)
         hashes = examples.input_hashes()
-        copies = int(np.isin(hashes[known.bound], hashes[known.prior]).sum())
+        copies = int(np.isin(hashes[split.bound], hashes[split.prior]).sum())
         if copies:
             raise Disagreement(f"{copies} bound examples are copies of examples the prior saw.")
         return "compared by content, none is a copy."
 
-    if not inquiry.expect(_SAME, "data.bound.content_digest", same):
-        return None
-    admitted = [a.name for a in certificate.assumptions if a.effect != "none"]
-
     def different() -> str:
-        repeats, count = repeated(examples, known.bound), len(known.bound)
+        repeats, count = repeated(examples, split.bound), len(split.bound)
         if repeats > MANY_REPEATS * count:
             many = f"{repeats} of the {count} bound examples repeat the input of another one"
             if INDEPENDENT not in admitted:
@@ -83,7 +82,7 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
     def constant() -> str:
         baseline = certificate.baseline
         assert baseline is not None
-        counts = examples.class_counts(known.bound)
+        counts = examples.class_counts(split.bound)
         expected = baseline_record(counts, examples.class_names, certificate.budget)
         equal(baseline.errors, expected.errors, "baseline.errors")
         equal(baseline.answer, expected.answer, "baseline.answer")
@@ -93,12 +92,8 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
         inquiry.expect("the constant answer is the most frequent class", "baseline", constant)
     inquiry.expect("the bound examples are no copies of one another", "data.bound", different)
     if certificate.prior is not None and certificate.prior.saw is not None:
-        if any(name in admitted for name in (SEEN, COPIES)):
-            why = "the certificate itself says that it did."
-            inquiry.skip(SEEN, "data.prior", why, needed=False)
-        else:
-            inquiry.expect(SEEN, "data.prior", apart)
-    return Known(examples, known, test, fitted is not None)
+        inquiry.expect(SEEN, "data.prior", apart)
+    return known
 
 
 def prepared(examples: Examples, certificate: Certificate) -> Examples:
@@ -121,12 +116,10 @@ def _standardization(
     return fitted if "; ".join((*own, fitted.step)) == recorded else None
 
 
-def _indices(certificate: Certificate, examples: Examples, split: Split | None) -> Split | None:
-    if split is not None:
-        return split
-    everything = np.arange(len(examples))
-    record = certificate.data
+def _everything(certificate: Certificate, examples: Examples) -> Split:
+    """All examples for the bound, where that is how the certificate came about."""
+    everything, record = np.arange(len(examples)), certificate.data
     alone = record.prior is None and record.held_out is None
-    if alone and index_digest(everything) == record.bound.index_digest:
-        return Split(everything[:0], everything, everything[:0])
-    return None
+    if not alone or index_digest(everything) != record.bound.index_digest:
+        raise NotAsked("which examples they are is stored in the run folder, which is not at hand.")
+    return Split(everything[:0], everything, everything[:0])

@@ -112,6 +112,14 @@ class Disagreement(Exception):
         self.field = field
 
 
+class NotAsked(Exception):
+    """Raised inside a check that cannot be made, and says why; the promise may hang on it."""
+
+    def __init__(self, why: str, *, needed: bool = True) -> None:
+        super().__init__(why)
+        self.needed = needed
+
+
 @dataclass
 class Collector:
     """Gathers findings; whatever goes wrong inside a check becomes a finding, not a traceback."""
@@ -126,6 +134,8 @@ class Collector:
         """The same where the answer comes with something that later questions build on."""
         try:
             detail, learned = work()
+        except NotAsked as error:
+            self.skip(name, field, str(error), needed=error.needed)
         except Disagreement as error:
             self.findings.append(Finding(name, False, str(error), error.field or field))
         except Exception as error:

@@ -18,7 +18,7 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.files import inside
 from nonvacuous.progress import Progress
 from nonvacuous.rules.attempts import Standing
-from nonvacuous.verification.findings import Collector, Disagreement
+from nonvacuous.verification.findings import Collector, Disagreement, NotAsked
 
 #: Pairs of a draw and an example for the fresh estimate.
 TRIALS = 20_000
@@ -95,12 +95,15 @@ class Inquiry(Collector):
         """A question that one file of the run folder answers, if it is there and untouched."""
         assert self.folder is not None
         folder = self.folder
-        if name in self.certificate.artifacts and name not in self.contents.intact:
-            self.skip(question, field, f"{name} is missing or was changed.")
-        elif not (folder / name).is_file():
-            self.skip(question, field, f"there is no {name} in the folder.")
-        else:
-            self.expect(question, field, lambda: work(inside(folder, name)))
+
+        def opened() -> str:
+            if name in self.certificate.artifacts and name not in self.contents.intact:
+                raise NotAsked(f"{name} is missing or was changed.")
+            if not (folder / name).is_file():
+                raise NotAsked(f"there is no {name} in the folder.")
+            return work(inside(folder, name))
+
+        self.expect(question, field, opened)
 
 
 def agree(

@@ -15,7 +15,7 @@ from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.fixing import with_fixed
 from nonvacuous.models import BUILDERS, build, rebuild, seeded
 from nonvacuous.rules.digests import fixed_tensors, tensors_digest
-from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Contents, Inquiry
 
 MODEL = "the network is the one certified"
@@ -55,13 +55,12 @@ def check_own(inquiry: Inquiry, module: nn.Module) -> None:
     posterior, bound_part = inquiry.contents.posterior, inquiry.known.bound_part
     if posterior is None:
         return
-    stated = (a for a in inquiry.certificate.assumptions if a.name == FIXED)
-    if any(assumption.effect != "none" for assumption in stated):
-        inquiry.skip(_OWN, "model", "the certificate itself says that it may not.", needed=False)
-        return
     weights = posterior.mean_weights()
 
     def work() -> str:
+        stated = (a for a in inquiry.certificate.assumptions if a.name == FIXED)
+        if any(assumption.effect != "none" for assumption in stated):
+            raise NotAsked("the certificate itself says that it may not.", needed=False)
         step = max(1, len(bound_part) // WATCHED)
         foreign = foreign_tensor(Network.of(module, weights), bound_part.inputs[::step][:WATCHED])
         if foreign is not None:
@@ -131,6 +130,9 @@ def unfolded_module_of(inquiry: Inquiry) -> nn.Module:
 
 def built(inquiry: Inquiry, seed: int) -> nn.Module:
     """The network as the caller gives it, or at a seed; only what the caller names is ever run."""
+    absent = not_at_hand(inquiry)
+    if absent is not None:
+        raise NotAsked(absent)
     model, examples = inquiry.model, inquiry.known.bound_part
     shape, classes = examples.example_shape, examples.classes
     if model is None:

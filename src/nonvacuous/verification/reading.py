@@ -11,7 +11,7 @@ from pydantic import ValidationError, model_validator
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.foreign import read_bytes
-from nonvacuous.verification.findings import Collector, Disagreement
+from nonvacuous.verification.findings import Collector, Disagreement, NotAsked
 
 
 class Unsealed(Certificate):
@@ -22,38 +22,34 @@ class Unsealed(Certificate):
         return self
 
 
-@dataclass
+@dataclass(frozen=True)
 class Reading:
     """The certificate as far as it can be read, and the bytes it was read from, if from a file."""
 
-    source: str
-    certificate: Certificate | None = None
-    text: str = ""
+    certificate: Certificate
+    text: str
     content: bytes | None = None
 
 
-def read(certificate: Certificate | str | os.PathLike[str], findings: Collector) -> Reading:
+def read(certificate: Certificate | str | os.PathLike[str], findings: Collector) -> Reading | None:
     """Read a certificate or take the one given; what fails becomes a finding."""
-    given = isinstance(certificate, Certificate)
-    reading = Reading("the certificate" if given else str(certificate))
 
-    def work() -> str:
+    def work() -> tuple[str, Reading]:
+        content = None
         if isinstance(certificate, Certificate):
-            reading.text = certificate.model_dump_json()
+            text = certificate.model_dump_json()
         else:
             path = Path(certificate)
             if not path.is_file():
                 raise Disagreement(f"there is no file {path}; check the path.")
-            reading.content = read_bytes(path)
+            content = read_bytes(path)
             try:
-                reading.text = reading.content.decode("utf-8")
+                text = content.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise Disagreement(f"it is not UTF-8 text (byte {error.start}).") from error
-        reading.certificate = _parse(reading.text)
-        return "it is a certificate of this format."
+        return "it is a certificate of this format.", Reading(_parse(text), text, content)
 
-    findings.expect("it can be read", "certificate", work)
-    return reading
+    return findings.learn("it can be read", "certificate", work)
 
 
 def check_seal(reading: Reading, findings: Collector) -> None:
@@ -69,7 +65,10 @@ def check_seal(reading: Reading, findings: Collector) -> None:
     intact = findings.expect("nothing was changed after sealing", "digest", sealed)
 
     def canonical() -> str:
-        assert reading.certificate is not None and reading.content is not None
+        if reading.content is None:
+            raise NotAsked("no file was given.", needed=False)
+        if not intact:
+            raise NotAsked("its content was changed already.", needed=False)
         expected = (reading.certificate.model_dump_json(indent=2) + "\n").encode()
         if reading.content != expected:
             pairs = enumerate(zip(reading.content, expected, strict=False))
@@ -80,13 +79,7 @@ def check_seal(reading: Reading, findings: Collector) -> None:
             )
         return "the file is byte for byte what the library writes."
 
-    question = "the file is untouched", "certificate"
-    if reading.content is not None and intact:
-        findings.expect(*question, canonical)
-    else:
-        absent = reading.content is None
-        why = "no file was given." if absent else "its content was changed already."
-        findings.skip(*question, why, needed=False)
+    findings.expect("the file is untouched", "certificate", canonical)
 
 
 def _parse(text: str) -> Certificate:

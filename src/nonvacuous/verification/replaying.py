@@ -36,7 +36,13 @@ from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, recompute_bound, sa
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import OBSERVED as TILTED
 from nonvacuous.rules.drawing import set_aside
-from nonvacuous.verification.findings import FALSE_ALARM, Disagreement, equal, same_rate
+from nonvacuous.verification.findings import (
+    FALSE_ALARM,
+    Disagreement,
+    NotAsked,
+    equal,
+    same_rate,
+)
 from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import fixed_into, unfolded_module_of
 
@@ -208,10 +214,6 @@ def check_beside(inquiry: Inquiry, module: nn.Module) -> None:
         _check_twin(inquiry, module)
     for position, observation in enumerate(inquiry.certificate.observed):
         field, name = f"observed.{position}", f"counted again: {observation.name}"
-        if observation.name.endswith(ON_TEST) and inquiry.known.test is None:
-            why = "the test examples were not given."
-            inquiry.skip(name, f"{field}.errors", why, needed=False)
-            continue
         work = partial(_observed, inquiry, module, observation, field)
         inquiry.expect(name, f"{field}.errors", work)
 
@@ -219,6 +221,8 @@ def check_beside(inquiry: Inquiry, module: nn.Module) -> None:
 def _observed(inquiry: Inquiry, module: nn.Module, seen: Observation, field: str) -> str:
     certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
     posterior, test = contents.posterior, known.test
+    if seen.name.endswith(ON_TEST) and test is None:
+        raise NotAsked("the test examples were not given.", needed=False)
     if seen.name == RANDOMIZED_ON_TEST and posterior is not None and test is not None:
         seed = observation_seed(certificate.seed, posterior.digest())
         again = sampled(inquiry, module, test, zero_one, seen.trials, seed)
@@ -246,19 +250,16 @@ def _check_twin(inquiry: Inquiry, module: nn.Module) -> None:
     claimed, prior = certificate.held_out_twin, contents.prior
     assert claimed is not None
     learned = certificate.prior is not None and certificate.prior.saw is not None
-    if (prior if learned else contents.twin) is None:
-        why = "its network is not stored."
-        inquiry.skip(_TWIN, "held_out_twin.errors", why, needed=False)
-        return
 
     def work() -> str:
         if learned and prior is not None:
             network, split = with_weights(module, prior.means), known.split
+        elif learned or contents.twin is None:
+            raise NotAsked("its network is not stored.", needed=False)
         else:
-            tensors = contents.twin or {}
-            fits = tensors.keys() <= fixed_tensors(module).keys()
+            fits = contents.twin.keys() <= fixed_tensors(module).keys()
             network = frozen_copy(module if fits else unfolded_module_of(inquiry))
-            network = fixed_into(network, tensors)
+            network = fixed_into(network, contents.twin)
             split = twin_split(known.examples, certificate.seed)
         again = plain_test(
             network, known.examples, split, failure=claimed.failure, separate=not learned

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -28,9 +29,9 @@ from nonvacuous.distributions.priors import Prior, at_initialization
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.records import TwinRecord
 from nonvacuous.risk.losses import loss_named
-from nonvacuous.verification.findings import Disagreement
+from nonvacuous.verification.findings import Disagreement, NotAsked
 from nonvacuous.verification.inquiry import Inquiry
-from nonvacuous.verification.network import built, not_at_hand
+from nonvacuous.verification.network import built
 from nonvacuous.verification.replaying import differences
 
 REPEATED = "the training repeated gives {}"
@@ -39,54 +40,43 @@ _WHOLE, _FIELD = REPEATED.format("what the run stored"), "training"
 _ROUNDING = ("nonvacuous", "draws", "torch", "numpy", "device", "processor", "threads")
 
 
-class _Unrepeatable(Exception):
-    """Why a training cannot be repeated here."""
-
-    def __init__(self, why: str, *, needed: bool = True) -> None:
-        super().__init__(why)
-        self.needed = needed
-
-
 def check_training(inquiry: Inquiry, kind: type[Method]) -> None:
     """Train again on the processor and compare every file that the training ends in."""
     certificate = inquiry.certificate
     try:
         if inquiry.examples is None:
-            raise _Unrepeatable("it takes the data, and the run folder.")
+            raise NotAsked("it takes the data, and the run folder.")
         method, start = _asked(inquiry, kind)
-    except _Unrepeatable as error:
+    except NotAsked as error:
         inquiry.skip(_WHOLE, _FIELD, str(error), needed=error.needed)
         return
     with tempfile.TemporaryDirectory() as folder, _threads(certificate) as threads:
         kept = RunFolder(Path(folder).resolve())
 
-        def work() -> tuple[str, str]:
+        def repeated() -> tuple[str, str]:
             twin = method.repeat(_job(inquiry, method, kept), start)
             words = f"trained again with {threads} of torch's threads."
             return words, _errors(certificate.held_out_twin, twin)
 
-        beside = inquiry.learn("the training can be repeated", _FIELD, work)
+        beside = inquiry.learn("the training can be repeated", _FIELD, repeated)
         if beside is None:
             return
         elsewhere, ends = differences(certificate, _ROUNDING), kept.artifacts()
-    for name, digest in ends.items():
-        same = certificate.artifacts.get(name) == digest
-        if not same and elsewhere:
-            why = (
-                f"not compared: {'; '.join(elsewhere)}, and other rounding ends elsewhere.{beside}"
-            )
-            inquiry.skip(REPEATED.format(name), f"artifacts.{name}", why)
-            continue
 
-        def compare(same: bool = same, digest: str = digest) -> str:
-            if not same:
-                raise Disagreement(
-                    "the recorded settings, seed and examples, on the same kind of machine, end at "
-                    f"other numbers: this file is not what they make.{beside}"
-                )
+    def compared(name: str, digest: str) -> str:
+        if certificate.artifacts.get(name) == digest:
             return f"the same numbers, SHA-256 {digest[:12]}..."
+        if elsewhere:
+            others = f"{'; '.join(elsewhere)}, and other rounding ends elsewhere.{beside}"
+            raise NotAsked(f"not compared: {others}")
+        raise Disagreement(
+            "the recorded settings, seed and examples, on the same kind of machine, end at "
+            f"other numbers: this file is not what they make.{beside}"
+        )
 
-        inquiry.expect(REPEATED.format(name), f"artifacts.{name}", compare)
+    for name, digest in ends.items():
+        work = partial(compared, name, digest)
+        inquiry.expect(REPEATED.format(name), f"artifacts.{name}", work)
     if not ends:
         inquiry.skip(_WHOLE, _FIELD, "no network was trained by this library.", needed=False)
 
@@ -95,12 +85,12 @@ def _asked(inquiry: Inquiry, kind: type[Method]) -> tuple[Method, nn.Module]:
     """The method of the run and the network where its training started."""
     contents, settings = inquiry.contents, inquiry.contents.settings
     if not settings or "format" not in settings:
-        raise _Unrepeatable("config.toml is not at hand, or of the first format.")
+        raise NotAsked("config.toml is not at hand, or of the first format.")
     record = dict(settings["method"])
     if not kind.trains:
-        raise _Unrepeatable("no network was trained by this library.", needed=False)
+        raise NotAsked("no network was trained by this library.", needed=False)
     if record.get("train"):
-        raise _Unrepeatable("it was trained by a function of its maker's, which is not at hand.")
+        raise NotAsked("it was trained by a function of its maker's, which is not at hand.")
     prior = record.get("prior")
     if not isinstance(prior, dict):  # the network itself was trained here
         return kind(**record), _start(inquiry, settings["weights"])
@@ -116,14 +106,14 @@ def _asked(inquiry: Inquiry, kind: type[Method]) -> tuple[Method, nn.Module]:
         record.pop("prior_scale", None)
         return kind(**record), _start(inquiry, settings["weights"])
     if prior["kind"] == "learned":
-        raise _Unrepeatable("its prior was learned outside this library: nothing says how.")
+        raise NotAsked("its prior was learned outside this library: nothing says how.")
     if prior["kind"] == "zero-mean" or contents.prior is None or not record["twin"]:
-        raise _Unrepeatable("no network was trained by this library.", needed=False)
+        raise NotAsked("no network was trained by this library.", needed=False)
     # A given network: the twin alone was trained here, from the weights that the prior names.
     means = contents.prior.means
     if tensors_digest(dict(means)) != prior["means"]:
-        raise _Unrepeatable("its training started before batch normalization was folded.")
-    start = with_weights(_built(inquiry, inquiry.certificate.seed), means)
+        raise NotAsked("its training started before batch normalization was folded.")
+    start = with_weights(built(inquiry, inquiry.certificate.seed), means)
     record["prior"] = at_initialization(start, grid=ScaleGrid(tuple(prior["scales"])))
     record.pop("prior_scale", None)
     return kind(**record), frozen_copy(start).requires_grad_(True)
@@ -135,20 +125,13 @@ def _start(inquiry: Inquiry, digest: str) -> nn.Module:
     stated = next((a.detail for a in certificate.assumptions if a.name == START), "")
     named = named_start(stated)
     for seed in dict.fromkeys((certificate.seed if named is None else named[1], certificate.seed)):
-        network, _ = adapted(_built(inquiry, seed), inquiry.known.examples)
+        network, _ = adapted(built(inquiry, seed), inquiry.known.examples)
         if tensors_digest(dict(network.state_dict())) == digest:
             return network
-    raise _Unrepeatable(
+    raise NotAsked(
         "the weights that it started from are not at hand: no seed that the certificate names "
         "makes them. Give the network as it was before training, as model."
     )
-
-
-def _built(inquiry: Inquiry, seed: int) -> nn.Module:
-    absent = not_at_hand(inquiry)
-    if absent is not None:
-        raise _Unrepeatable(absent)
-    return built(inquiry, seed)
 
 
 def _job(inquiry: Inquiry, method: Method, folder: RunFolder) -> Job:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
-from torch import nn
 
 from nonvacuous.audit.data_checks import DECLARED, START, named_start
-from nonvacuous.audit.knowing import MANY_CLASSES, Knowledge, knowledge, surprises
+from nonvacuous.audit.knowing import MANY_CLASSES, knowledge, surprises
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.models import BUILDERS, rebuild
 from nonvacuous.verification.audited import version_of
-from nonvacuous.verification.findings import Disagreement
+from nonvacuous.verification.findings import Disagreement, NotAsked
 from nonvacuous.verification.inquiry import Inquiry
-from nonvacuous.verification.network import network_of, not_at_hand
-
-_QUESTION = "nothing shows that the prior knows the bound examples"
+from nonvacuous.verification.network import network_of
 
 
 def check_start(inquiry: Inquiry) -> None:
@@ -27,31 +22,23 @@ def check_start(inquiry: Inquiry) -> None:
     A learned prior names the examples it saw, and may well do right on others; what it started
     from is not stored.
     """
+    if inquiry.certificate.prior is not None and inquiry.certificate.prior.saw is None:
+        question = "nothing shows that the prior knows the bound examples"
+        inquiry.expect(question, "prior", lambda: _knows_nothing(inquiry))
+
+
+def _knows_nothing(inquiry: Inquiry) -> str:
     certificate, prior = inquiry.certificate, inquiry.contents.prior
-    bound_part, absent = inquiry.known.bound_part, not_at_hand(inquiry)
-    if certificate.prior is None or certificate.prior.saw is not None:
-        return
+    bound_part = inquiry.known.bound_part
     if prior is None:
-        inquiry.skip(_QUESTION, "prior", "the prior is not at hand.")
-        return
+        raise NotAsked("the prior is not at hand.")
     if not any(bool(mean.any()) for mean in prior.means.values()):
-        inquiry.expect(_QUESTION, "prior", lambda: "it is centered on zero.")
-        return
+        return "it is centered on zero."
     stated = next((a for a in certificate.assumptions if a.name == START), None)
     if stated is not None and stated.effect != "none":
-        inquiry.skip(_QUESTION, "prior", "the certificate itself says that it may.", needed=False)
-        return
-
-    def meant() -> nn.Module:
-        return with_weights(network_of(inquiry), prior.means)
-
-    def known() -> Knowledge:
-        return knowledge(meant(), bound_part)
-
+        raise NotAsked("the certificate itself says that it may.", needed=False)
     if stated is not None and stated.detail.startswith(DECLARED):
-        why = _declared(known if absent is None else None)
-        inquiry.skip(_QUESTION, "prior", why, needed=False)
-        return
+        raise NotAsked(_declared(inquiry, prior), needed=False)
     named = None if stated is None else named_start(stated.detail)
     seed = certificate.seed if named is None else named[1]
     # The builder that the certificate names; a function of its maker's is not at hand.
@@ -60,43 +47,36 @@ def check_start(inquiry: Inquiry) -> None:
     built = f" They are what the architecture starts from at seed {seed}." if as_built else ""
     if as_built and bound_part.classes < MANY_CLASSES:
         # An untrained network may be lucky with few classes, and this one is untrained.
-        inquiry.expect(_QUESTION, "prior", lambda: f"its means are initial weights.{built}")
-        return
-    if absent is not None:
-        inquiry.skip(_QUESTION, "prior", absent)
-        return
-
-    def work() -> str:
-        knows = known()
-        if knows.certain or knows.likely:
-            raise Disagreement(
-                f"its means err on only {knows.error:.1%} of the bound examples (guessing: "
-                f"{knows.guessing:.1%}), and the certificate says that they saw none of them: they "
-                "were fitted to these data, or to data like them."
-            )
-        better = () if as_built else surprises(meant(), bound_part)
-        if better:
-            raise Disagreement(
-                "its means know the bound examples better than in random order "
-                f"({'; '.join(better)}), and the certificate says that they saw none."
-            )
-        if named is not None and as_built is False:
-            raise Disagreement(
-                f"its means are not what {builder} starts from at seed {seed}, and the certificate "
-                "says that they are."
-            )
-        if named is None and version_of(certificate) > 1:
-            raise Disagreement("the certificate says neither which seed nor what made its means.")
-        unknown = "" if as_built else f" What {builder} makes of seed {seed} was not repeated."
-        return (
-            f"its means err on {knows.error:.1%} of the bound examples, and know no more of them "
-            f"than in random order as far as answers and last hidden layer go.{built or unknown}"
+        return f"its means are initial weights.{built}"
+    meant = with_weights(network_of(inquiry), prior.means)
+    knows = knowledge(meant, bound_part)
+    if knows.certain or knows.likely:
+        raise Disagreement(
+            f"its means err on only {knows.error:.1%} of the bound examples (guessing: "
+            f"{knows.guessing:.1%}), and the certificate says that they saw none of them: they "
+            "were fitted to these data, or to data like them."
         )
+    better = () if as_built else surprises(meant, bound_part)
+    if better:
+        raise Disagreement(
+            "its means know the bound examples better than in random order "
+            f"({'; '.join(better)}), and the certificate says that they saw none."
+        )
+    if named is not None and as_built is False:
+        raise Disagreement(
+            f"its means are not what {builder} starts from at seed {seed}, and the certificate "
+            "says that they are."
+        )
+    if named is None and version_of(certificate) > 1:
+        raise Disagreement("the certificate says neither which seed nor what made its means.")
+    unknown = "" if as_built else f" What {builder} makes of seed {seed} was not repeated."
+    return (
+        f"its means err on {knows.error:.1%} of the bound examples, and know no more of them "
+        f"than in random order as far as answers and last hidden layer go.{built or unknown}"
+    )
 
-    inquiry.expect(_QUESTION, "prior", work)
 
-
-def _declared(known: Callable[[], Knowledge] | None) -> str:
+def _declared(inquiry: Inquiry, prior: DiagonalGaussian) -> str:
     """What to say of weights that are declared to come from other data: all that can be seen.
 
     Weights from other data may well do right on these, so no error rate decides anything here.
@@ -106,10 +86,8 @@ def _declared(known: Callable[[], Knowledge] | None) -> str:
         "nobody can check."
     )
     try:
-        knows = None if known is None else known()
+        knows = knowledge(with_weights(network_of(inquiry), prior.means), inquiry.known.bound_part)
     except Exception:  # a network that cannot be rebuilt is a finding of its own
-        knows = None
-    if knows is None:
         return f"its means could not be tried; {declares}"
     return (
         f"its means err on {knows.error:.1%} of the bound examples (guessing: "

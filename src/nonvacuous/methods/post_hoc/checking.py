@@ -29,7 +29,7 @@ from nonvacuous.records import RescalingRecord
 from nonvacuous.rules.arithmetic import BOUND_LINE, line, total_nats
 from nonvacuous.rules.digests import array_digest
 from nonvacuous.verification.checking import COLUMNS, LOG_SCALES, PriorChecking
-from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry
 
 #: Descents on two machines may end this far apart, relative to the KL.
@@ -106,11 +106,6 @@ class MethodChecking(PriorChecking):
         inquiry.ask(LOG_SCALES, "the rescaling is the recorded one", digest_field, work)
 
     def columns(self, inquiry: Inquiry, graph: LayerGraph) -> None:
-        contents = inquiry.contents
-        if contents.log_scales is None or not _scales(contents.settings):
-            why = "the scales and settings of the run are not at hand."
-            inquiry.skip(COLUMNS, "rescaling.columns", why, needed=False)
-            return
         inquiry.expect(COLUMNS, "rescaling.columns", lambda: _columns(inquiry, graph))
 
 
@@ -131,9 +126,10 @@ def _scales(settings: dict[str, Any]) -> tuple[float, ...]:
 def _columns(inquiry: Inquiry, graph: LayerGraph) -> str:
     certificate, contents = inquiry.certificate, inquiry.contents
     posterior, prior, log_scales = contents.posterior, contents.prior, contents.log_scales
-    rescaling = certificate.rescaling
-    assert posterior is not None and prior is not None and log_scales is not None
-    assert rescaling is not None
+    rescaling, scales = certificate.rescaling, _scales(contents.settings)
+    assert posterior is not None and prior is not None and rescaling is not None
+    if log_scales is None or not scales:
+        raise NotAsked("the scales and settings of the run are not at hand.", needed=False)
     hidden, groups = free_scales(graph, certificate.loss.name)
     own = next(column.center for column in rescaling.columns if column.certified)
     compared = comparison_columns(
@@ -143,7 +139,7 @@ def _columns(inquiry: Inquiry, graph: LayerGraph) -> str:
         log_scales,
         center=own,
         means=prior.means,
-        grid=ScaleGrid(_scales(contents.settings)),
+        grid=ScaleGrid(scales),
         per_tensor=bool(_prior_of(contents.settings).get("per_tensor")),
     )
     _compare(rescaling, compared, own)

@@ -14,7 +14,7 @@ from nonvacuous.risk.losses import Loss
 from nonvacuous.rules import progressive as rule
 from nonvacuous.rules.digests import example_set, tensors_digest
 from nonvacuous.verification.checking import COUNT, Checking
-from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import MODEL, module_of, not_at_hand, rebuilt
 
@@ -130,11 +130,10 @@ class MethodChecking(Checking):
     def read(self, inquiry: Inquiry) -> None:
         question, field = "the checkpoints are the recorded ones", "model.fixed_digest"
         names, folder = self.evidence(inquiry.certificate), inquiry.folder
-        if not set(names) <= inquiry.contents.intact or folder is None:
-            inquiry.skip(question, field, "a checkpoint is missing or was changed.")
-            return
 
         def work() -> str:
+            if not set(names) <= inquiry.contents.intact or folder is None:
+                raise NotAsked("a checkpoint is missing or was changed.")
             stored = [read_tensors(folder / name) for name in names]
             together = {
                 f"networks.{position}.{name}": tensor
