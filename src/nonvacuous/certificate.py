@@ -356,11 +356,6 @@ def _digest_of(certificate: Certificate) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of a certificate file, for checkers written in other languages."""
-    return Certificate.model_json_schema()
-
-
 def _refuse_repeated_keys(text: str, source: str) -> None:
     """Two values under one key let a reader see one and a checker the other."""
 

@@ -60,7 +60,7 @@ def adapted(model: Any, examples: Examples) -> tuple[nn.Module, tuple[str, ...]]
         names = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
         conversions.append(f"weights converted from {names} to float32")
     probe = frozen_copy(network)
-    outputs, tokens = _called(probe, _beside(probe, inputs), examples)
+    outputs, tokens = _called(probe, inputs, examples)
     if tokens:
         conversions.append(TOKENS)
     scores = _scores(outputs)
@@ -156,35 +156,33 @@ def _beside(network: nn.Module, inputs: Tensor) -> Tensor:
     return inputs if parameter is None else inputs.to(parameter.device)
 
 
-def _reads(network: nn.Module, inputs: Tensor) -> bool:
-    probe = frozen_copy(network)
+def _answer(network: nn.Module, inputs: Tensor) -> Any:
+    """What it returns for these inputs, or the error: the user's code may raise anything."""
     try:
         with torch.no_grad():
-            probe(_beside(probe, inputs))
-    except Exception:  # the user's code may raise anything
-        return False
-    return True
+            return network(_beside(network, inputs))
+    except Exception as error:
+        return error
+
+
+def _reads(network: nn.Module, inputs: Tensor) -> bool:
+    return not isinstance(_answer(frozen_copy(network), inputs), Exception)
 
 
 def _called(network: nn.Module, inputs: Tensor, examples: Examples) -> tuple[Any, bool]:
     """What it returns for two examples, and whether it takes them as whole numbers only."""
-    try:
-        with torch.no_grad():
-            return network(inputs), False
-    except Exception as error:  # the user's code may raise anything
-        if torch.equal(inputs, inputs.round()):
-            try:
-                with torch.no_grad():
-                    outputs = network(inputs.long())
-            except Exception:  # the first error says more
-                outputs = None
-            if outputs is not None:
-                _check_vocabulary(network, examples)
-                return outputs, True
-        raise BadInput(
-            f"the network cannot read inputs of shape {examples.example_shape} from "
-            f"{examples.name} ({type(error).__name__}: {error}); give it the inputs it was made for"
-        ) from error
+    outputs = _answer(network, inputs)
+    if not isinstance(outputs, Exception):
+        return outputs, False
+    if torch.equal(inputs, inputs.round()):
+        looked_up = _answer(network, inputs.long())
+        if not isinstance(looked_up, Exception):
+            _check_vocabulary(network, examples)
+            return looked_up, True
+    raise BadInput(  # the first error says more
+        f"the network cannot read inputs of shape {examples.example_shape} from "
+        f"{examples.name} ({type(outputs).__name__}: {outputs}); give it the inputs it was made for"
+    ) from outputs
 
 
 def _check_vocabulary(network: nn.Module, examples: Examples) -> None:
@@ -193,10 +191,8 @@ def _check_vocabulary(network: nn.Module, examples: Examples) -> None:
     if not torch.equal(flat, flat.round()):
         raise BadInput(f"{examples.name}: the network reads whole numbers, and some have fractions")
     rows = torch.stack([flat.amin(1).argmin(), flat.amax(1).argmax()])
-    try:
-        with torch.no_grad():
-            network(_beside(network, examples.inputs[rows].long()))
-    except Exception as error:  # the user's code may raise anything
+    error = _answer(network, examples.inputs[rows].long())
+    if isinstance(error, Exception):
         raise BadInput(
             f"the network cannot read the inputs of {examples.name}, whole numbers from "
             f"{int(flat.min())} to {int(flat.max())} ({error}); make its embedding large enough"

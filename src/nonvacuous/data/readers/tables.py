@@ -74,7 +74,11 @@ def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | No
     label = _only(columns, LABEL_COLUMNS, path=path, what="label")
     if table.num_rows == 0:
         raise BadInput(f"{path} has no rows")
-    labels = _labels(table.column(label), where=f"{path}, column {label!r}")
+    missing = table.column(label).null_count
+    if missing:
+        where = f"{path}, column {label!r}"
+        raise BadInput(f"{where}: {missing} labels are missing; remove those rows")
+    labels = np.asarray(table.column(label).to_pylist())
     names = _hub_names(table.schema.metadata, label)
     if any(column in columns for column in _IMAGE_COLUMNS):
         image_column = _only(columns, _IMAGE_COLUMNS, path=path, what="image")
@@ -99,17 +103,6 @@ def _only(columns: Sequence[str], wanted: Sequence[str], *, path: Path, what: st
             f"named {' or '.join(wanted)}; rename it"
         )
     return present[0]
-
-
-def _labels(column: Any, *, where: str) -> np.ndarray:
-    arrow: Any = optional_package("pyarrow", purpose="reading parquet")
-    if column.null_count:
-        raise BadInput(f"{where}: {column.null_count} labels are missing; remove those rows")
-    if arrow.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
-        return np.array(column.to_pylist(), dtype=np.str_)
-    return np.asarray(column.to_numpy())
 
 
 def _hub_names(metadata: dict[bytes, bytes] | None, label: str) -> tuple[str, ...] | None:
@@ -151,20 +144,16 @@ def _numbers(table: Any, columns: Sequence[str], path: Path) -> np.ndarray:
     arrays = []
     for name in columns:
         column = table.column(name)
-        kind = column.type
-        if not (
-            arrow.types.is_integer(kind) or arrow.types.is_floating(kind)
-            or arrow.types.is_boolean(kind)
-        ):  # fmt: skip
-            raise BadInput(
-                f"{path}: column {name!r} holds {kind}, not numbers; remove it or turn it into "
-                "numbers"
-            )
         if column.null_count:
             raise BadInput(
                 f"{path}: column {name!r} misses {column.null_count} values; fill or remove them"
             )
         arrays.append(np.asarray(column.to_numpy()))
+        if arrays[-1].dtype.kind not in "iufb":
+            raise BadInput(
+                f"{path}: column {name!r} holds {column.type}, not numbers; remove it or turn it "
+                "into numbers"
+            )
     if all(array.dtype == np.uint8 for array in arrays):
         return np.stack(arrays, axis=1)
     # Numbers beyond float32 become infinite, which the check for finite inputs reports.

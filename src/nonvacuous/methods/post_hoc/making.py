@@ -8,9 +8,8 @@ its grid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from torch import nn
 
@@ -54,47 +53,22 @@ _WHERE = {
 
 
 def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
-    tried = _candidates(method, job, model)
-    candidate, measured = measured_best(job, [each for each, _ in tried])
-    facts = next(work for each, work in tried if each is candidate)
-    candidate = replace(candidate, rescaling=facts())
-    save_candidate(job.folder, candidate)
-    twin = None
-    means = method.family.means
-    if method.twin and (candidate.prior_saw is not None or means is not None):
-        # A zero-mean prior says nothing about where training starts.
-        start = model if means is None else with_weights(model, means)
-        twin = candidate_twin(job, candidate, start, method.plain_training)
-    return candidate_certificate(job, candidate, measured, twin)
-
-
-def _candidates(
-    method: PostHoc, job: Job, model: nn.Module
-) -> list[tuple[Candidate, Callable[[], RescalingFacts | None]]]:
-    """The posteriors to measure, and what is to be said of the rescaling of each."""
-    split, prior, note = job.split, method.family, ""
+    split, prior, network, note = job.split, method.family, model, ""
     if has_batch_norm(model):
         inputs = job.examples.inputs[:2]
-        prior, model, note = folded_prior(model, prior, inputs), folded(model, inputs), FOLDED
-    module = frozen_copy(model, job.device)
+        prior, network, note = folded_prior(model, prior, inputs), folded(model, inputs), FOLDED
+    module = frozen_copy(network, job.device)
     given = method.posterior_scales
-    posterior_scales = POSTERIOR_SCALES if given is None else ScaleGrid(given)
+    scales = POSTERIOR_SCALES if given is None else ScaleGrid(given)
     gauge = find_gauge(module, job.examples, prior, job.loss) if method.rescaling else None
     seed = derived_seed(job.seed, "posterior scale search")
-    chosen = NoiseSearch(job, module, split, prior, posterior_scales, gauge, seed).run()
-    measured = len(chosen.tried)
-    searches = _searches(prior, module, posterior_scales, gauge)
-    if measured > 1:
-        line = SAMPLING_LINE if job.predictor == "stochastic" else BOUND_LINE
-        reason = "all of them were sampled, and the smallest bound is issued"
-        searches += (Search("posterior measured", measured, charge=line, reason=reason),)
-    candidates: list[tuple[Candidate, Callable[[], RescalingFacts | None]]] = []
-    for best, complexity in chosen.tried:
-        moved, rescaled = best.rescaled, gauge is not None
-        candidate = Candidate(
-            module=with_weights(module, moved.posterior.means),
-            prior=moved.prior,
-            posterior=moved.posterior,
+    chosen = NoiseSearch(job, module, split, prior, scales, gauge, seed).run()
+    rescaled = gauge is not None
+    candidates = [
+        Candidate(
+            module=with_weights(module, best.rescaled.posterior.means),
+            prior=best.rescaled.prior,
+            posterior=best.rescaled.posterior,
             prior_description=prior.description,
             posterior_description=_noise_text(best.where, best.scale, rescaled=rescaled) + note,
             prior_choices=prior_choices(prior, module),
@@ -102,16 +76,27 @@ def _candidates(
             fixed_before=prior.fixed,
             start=start_at(module, prior),
             prior_saw_digest=prior.saw,
-            searches=searches,
+            searches=_searches(job, prior, module, scales, gauge, len(chosen.tried)),
             draws=(("posterior scale search", seed),),
             prior_given=True,
             noise_digest=chosen.noise_digest,
             graph=None if gauge is None else gauge.graph,
             complexity=complexity,
-            measured=measured,
+            measured=len(chosen.tried),
         )
-        candidates.append((candidate, partial(_facts, gauge, module, prior, moved)))
-    return candidates
+        for best, complexity in chosen.tried
+    ]
+    candidate, measured = measured_best(job, candidates)
+    if gauge is not None:
+        moved = chosen.tried[candidates.index(candidate)][0].rescaled
+        candidate = replace(candidate, rescaling=_facts(gauge, module, prior, moved))
+    save_candidate(job.folder, candidate)
+    twin, means = None, method.family.means
+    if method.twin and (candidate.prior_saw is not None or means is not None):
+        # A zero-mean prior says nothing about where training starts.
+        start = model if means is None else with_weights(model, means)
+        twin = candidate_twin(job, candidate, start, method.plain_training)
+    return candidate_certificate(job, candidate, measured, twin)
 
 
 def noise_descriptions(scales: Sequence[float], *, rescaled: bool) -> frozenset[str]:
@@ -125,12 +110,8 @@ def _noise_text(where: str, scale: float, *, rescaled: bool) -> str:
     return f"Gaussian around {_WHERE[where]} with scale {scale:.6g}{moved}"
 
 
-def _facts(
-    gauge: Gauge | None, module: nn.Module, prior: Prior, moved: Rescaled
-) -> RescalingFacts | None:
+def _facts(gauge: Gauge, module: nn.Module, prior: Prior, moved: Rescaled) -> RescalingFacts:
     """The same randomized network accounted for in other ways: who earns the improvement?"""
-    if gauge is None:
-        return None
     center = center_of(prior.kind)
     compared = comparison_columns(
         moved.posterior,
@@ -148,7 +129,7 @@ def _facts(
 
 
 def _searches(
-    prior: Prior, module: nn.Module, scales: ScaleGrid, gauge: Gauge | None
+    job: Job, prior: Prior, module: nn.Module, scales: ScaleGrid, gauge: Gauge | None, measured: int
 ) -> tuple[Search, ...]:
     free = "the bound holds for all posteriors at once"
     searches = [Search("posterior scale", len(scales), charge="free", reason=free)]
@@ -156,4 +137,9 @@ def _searches(
         moves = gauge.groups.size + 1
         searches.append(Search("posterior gauge", len(gauge.wheres), charge="free", reason=free))
         searches.append(Search("rescaling", moves, charge="free", reason=free))
-    return (*searches, *scale_search(prior, module))
+    searches += scale_search(prior, module)
+    if measured > 1:
+        line = SAMPLING_LINE if job.predictor == "stochastic" else BOUND_LINE
+        reason = "all of them were sampled, and the smallest bound is issued"
+        searches.append(Search("posterior measured", measured, charge=line, reason=reason))
+    return tuple(searches)
