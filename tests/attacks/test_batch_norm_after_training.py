@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 
 import nonvacuous as nv
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.errors import NonvacuousError
+from nonvacuous.errors import BadInput, NonvacuousError
 
 
 def table() -> tuple[torch.Tensor, torch.Tensor]:
@@ -75,3 +76,39 @@ def test_what_cannot_be_folded_is_refused_at_once():
     with pytest.raises(NonvacuousError, match=r"nv\.fold_batch_norm"):
         nv.certify(module, table(), method=quick(nv.priors.zero_mean()))
     assert time.monotonic() - start < 10.0
+
+
+def test_a_prior_of_another_network_is_refused():
+    """What the prior lacks must not be filled with trained weights, which would cost nothing."""
+    shorter = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU())
+    with pytest.raises(BadInput, match=r"the prior lacks 2 .*'3\.bias'"):
+        nv.certify(trained(), table(), method=quick(nv.priors.at_initialization(shorter)))
+    forgetful = replace(nv.priors.at_initialization(network()), fixed=None)
+    with pytest.raises(BadInput, match=r"the prior lacks 3 .*num_batches_tracked"):
+        nv.certify(trained(), table(), method=quick(forgetful))
+
+
+class WithTable(nn.Module):
+    """Keeps numbers of its own in a plain attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.table = network(), torch.zeros(8)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.layers(inputs + self.table)
+
+
+def test_numbers_in_an_attribute_are_those_of_the_prior_not_of_the_trained_network():
+    module, initial = WithTable(), WithTable()
+    module.layers, module.table = trained(), table()[0].mean(dim=0)
+    method = nv.PostHoc(
+        prior=nv.priors.at_initialization(initial),
+        pretrained="made up for this test",
+        trials=2000,
+        twin=False,
+        posterior_scales=(0.03,),
+    )
+    certificate = nv.certify(module, table(), method=method)
+    assert certificate.status == "refused", certificate
+    assert "'table' is neither random nor what it was" in str(certificate)

@@ -23,6 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions.gaussian import check_same_tensors
 from nonvacuous.distributions.priors import Prior, at_initialization
 from nonvacuous.errors import BadInput, NonvacuousError, Unsupported
 from nonvacuous.networks import fold_batch_norm
@@ -258,13 +259,17 @@ def folded_prior(model: nn.Module, prior: Prior, inputs: Tensor) -> Prior:
         return replace(prior, fixed=None) if prior.fixed is not None else prior
     center = copied_network(model).cpu().eval()
     stored = {**prior.means, **(prior.fixed or {})}
+    own = {**dict(center.named_parameters()), **dict(center.named_buffers())}
+    # What the prior does not have would stay as training left it, and nobody would pay for it.
+    check_same_tensors("the network", own, "the prior", {n: stored[n] for n in own if n in stored})
     with torch.no_grad():
-        for name, tensor in (*center.named_parameters(), *center.named_buffers()):
-            if name in stored:
-                tensor.copy_(stored[name])
+        for name, tensor in own.items():
+            tensor.copy_(stored[name])
     twin = at_initialization(folded(center, inputs), grid=prior.grid)
     recipe = prior.recipe
     if recipe is not None:
         made = recipe.make
         recipe = replace(recipe, make=lambda: folded(made(), inputs))
-    return replace(prior, means=twin.means, fixed=twin.fixed, recipe=recipe)
+    # Folding leaves them alone; those of this copy are the trained network's.
+    fixed = {name: stored[name] for name in twin.fixed or {} if name in stored}
+    return replace(prior, means=twin.means, fixed=fixed, recipe=recipe)
