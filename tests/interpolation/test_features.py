@@ -8,7 +8,7 @@ import torch
 
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation import filters
-from nonvacuous.interpolation.features import accumulate_distances, features_of, standardizer
+from nonvacuous.interpolation.features import Standardizer, accumulate_distances, features_of
 from nonvacuous.interpolation.filters import _halves, gabor_features, gabor_filters, random_patches
 
 
@@ -106,7 +106,7 @@ def test_distances_accumulate_over_chunks():
     features = torch.randn(50, 40, generator=torch.Generator().manual_seed(0)) * 3 + 1
     features[:, 7] = 2.5
     among, across, counted = accumulate_distances(features.split(16, dim=1), train=35)
-    standard = standardizer(features[:35])(features).half().double()
+    standard = Standardizer(features[:35])(features).half().double()
     expected = torch.cdist(standard, standard[:35]).square()
     assert counted == 39
     assert torch.allclose(among.double(), expected[:35], atol=1e-3)
@@ -119,7 +119,7 @@ def test_distances_accumulate_over_chunks():
 
 def test_a_constant_feature_becomes_zero():
     features = torch.tensor([[1.0, 0.1], [3.0, 0.1]])
-    found = standardizer(features)
+    found = Standardizer(features)
     assert found.varying == 1
     assert torch.allclose(found(features), torch.tensor([[-1.0, 0.0], [1.0, 0.0]]))
 

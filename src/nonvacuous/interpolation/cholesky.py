@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -36,11 +37,7 @@ class Tiles:
         self.tile = tile
         self.count = -(-size // tile)
         self.flat = flat
-        starts = [0]
-        for column in range(self.count):
-            rows = size - column * tile
-            starts.append(starts[-1] + rows * self.length(column))
-        self._starts = starts
+        self._starts = _starts(size, tile)
 
     @classmethod
     def in_memory(cls, size: int, dtype: np.dtype, *, tile: int = TILE) -> Tiles:
@@ -83,10 +80,13 @@ def entries(size: int, tile: int = TILE) -> int:
     >>> entries(60_000, 2_000)
     1860000000
     """
-    count = -(-size // tile)
-    last = size - (count - 1) * tile
-    full = count - 1
-    return full * (full + 1) // 2 * tile * tile + last * full * tile + last * last
+    return _starts(size, tile)[-1]
+
+
+def _starts(size: int, tile: int) -> list[int]:
+    """Where each column of tiles begins in the flat array, and where the last one ends."""
+    left = range(size, 0, -tile)
+    return [0, *accumulate(rows * min(rows, tile) for rows in left)]
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,13 @@ def factorize(
     scales: np.ndarray,
     *,
     first: int = 0,
-    report: Callable[[int], None] | None = None,
-    keep: Callable[[int], None] | None = None,
+    report: Callable[[], None] = lambda: None,
+    keep: Callable[[int], None] = lambda column: None,
 ) -> None:
     """Fill the tiles with the lower factor L of S K S = L Lᵀ, S the diagonal matrix of ``scales``.
 
     first    columns of tiles before this one are there already
-    report   called with the number of multiplications of one tile by another
+    report   called after every multiplication of one tile by another
     keep     called with every column that is finished
     """
     kind = tiles.flat.dtype
@@ -138,8 +138,7 @@ def factorize(
             for before in range(column):
                 left, right = tiles.view(row, before), tiles.view(column, before)
                 gemm(-1.0, left, right, 1.0, target, trans_b=1, overwrite_c=1)
-                if report is not None:
-                    report(1)
+                report()
             if row == column:
                 _, trouble = potrf(target, lower=1, overwrite_a=1, clean=1)
                 if trouble:
@@ -147,8 +146,7 @@ def factorize(
                 corner = target
             else:
                 trsm(1.0, corner, target, side=1, lower=1, trans_a=1, overwrite_b=1)
-        if keep is not None:
-            keep(column)
+        keep(column)
 
 
 def solve(tiles: Tiles, right_sides: np.ndarray) -> np.ndarray:
@@ -176,9 +174,9 @@ def pivots(tiles: Tiles) -> Pivots:
     return Pivots(smallest=float(roots[point]) ** 2, point=point)
 
 
-def multiplications(tiles: int) -> int:
-    """Multiplications of one tile by another in a factorization with so many rows of tiles."""
-    return sum(column * (tiles - column) for column in range(tiles))
+def multiplications(tiles: int, columns: int) -> int:
+    """Multiplications of tiles for the first columns of a factor with so many rows of tiles."""
+    return sum(column * (tiles - column) for column in range(columns))
 
 
 def factorize_in_place(

@@ -107,25 +107,20 @@ def _in_tiles(
         tiles = Tiles.in_memory(gram.size, kind, tile=tile)
         if keeper is not None and finished:
             keeper.load(tiles, finished)
-    total = max(1, cholesky.multiplications(tiles.count))
-    before = sum(column * (tiles.count - column) for column in range(finished))
-    reporter = Reporter(progress, _PHASE, done=before)
-    done = before
+    total = max(1, cholesky.multiplications(tiles.count, tiles.count))
+    done = cholesky.multiplications(tiles.count, finished)
+    reporter = Reporter(progress, _PHASE, done=done)
 
-    def report(more: int) -> None:
+    def report() -> None:
         nonlocal done
-        done += more
+        done += 1
         reporter.report(done, total, f"{tiles.count} x {tiles.count} tiles in {kind}")
 
-    cholesky.factorize(
-        gram,
-        tiles,
-        scales,
-        first=finished,
-        report=report,
-        keep=None if keeper is None else lambda column: keeper.keep(tiles, column),
-    )
+    def keep(column: int) -> None:
+        if keeper is not None:
+            keeper.keep(tiles, column)
 
+    cholesky.factorize(gram, tiles, scales, first=finished, report=report, keep=keep)
     return Factor(
         lambda scaled: torch.from_numpy(cholesky.solve(tiles, scaled.cpu().numpy())),
         cholesky.pivots(tiles),

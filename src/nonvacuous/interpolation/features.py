@@ -14,12 +14,7 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput, Unrecognized
-from nonvacuous.interpolation.filters import (
-    GABOR,
-    gabor_features,
-    random_patches,
-    tensor_cores,
-)
+from nonvacuous.interpolation.filters import GABOR, gabor_features, random_patches, tensor_cores
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,44 +30,10 @@ class Features:
     constant: int
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureMap:
-    """A function from inputs to (inputs, features).
-
-    standardized   whether its features shall get mean zero and unit variance on the training
-                   inputs
-    """
-
-    function: Callable[[Tensor], Tensor]
-    description: str
-    standardized: bool = False
-
-
-#: Makes a map of the training inputs, a number (or None) and a seed.
-Factory = Callable[[Tensor, int | None, int], FeatureMap]
-
-
-def _fixed(name: str, made: FeatureMap) -> Factory:
-    """Features that neither a number nor the inputs decide."""
-
-    def factory(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
-        if number is not None:
-            raise BadInput(f"{name} features take no number; write {name}, not {name}:{number}")
-        return made
-
-    return factory
-
-
-def _patches(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
-    made = random_patches(inputs, filters=1000 if number is None else number, seed=seed)
-    return FeatureMap(made, f"{made.description}, standardized", standardized=True)
-
-
-#: Features by name; others may be entered.
-FEATURES: dict[str, Factory] = {
-    "raw": _fixed("raw", FeatureMap(lambda x: x.reshape(len(x), -1), "raw values")),
-    "gabor": _fixed("gabor", FeatureMap(gabor_features, GABOR)),
-    "patches": _patches,
+#: Features that neither a number nor the inputs decide: how they are made, and what they are.
+_FIXED: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "raw": (lambda inputs: inputs.reshape(len(inputs), -1), "raw values"),
+    "gabor": (gabor_features, GABOR),
 }
 
 
@@ -83,10 +44,10 @@ def parse_features(spec: str) -> tuple[str, int | None]:
     (('patches', 1000), ('raw', None))
     """
     match = re.fullmatch(r"([a-z-]+)(?::(\d+))?", spec)
-    if match is None or match[1] not in FEATURES:
+    if match is None or match[1] not in (*_FIXED, "patches"):
         raise Unrecognized(
-            f"there are no features {spec!r}; there are {', '.join(FEATURES)}, and patches:NUMBER "
-            "with so many filters"
+            f"there are no features {spec!r}; there are {', '.join(_FIXED)}, patches, and "
+            "patches:NUMBER with so many filters"
         )
     return match[1], int(match[2]) if match[2] else None
 
@@ -99,45 +60,43 @@ def features_of(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Features:
-    """Features by a text such as raw, gabor or patches:1000 (with 1000 filters)."""
+    """Features by a text such as raw, gabor or patches:1000 (with 1000 filters).
+
+    Those of patches get mean zero and unit variance on the training inputs.
+    """
     name, number = parse_features(spec)
     inputs = train.to(device)
-    chosen = FEATURES[name](inputs, number, seed)
-    made = chosen.function(inputs)
-    other = None if test is None else chosen.function(test.to(device))
-    if chosen.standardized:
-        standardize = standardizer(made)
+    if name in _FIXED:
+        if number is not None:
+            raise BadInput(f"{name} features take no number; write {name}, not {name}:{number}")
+        function, description = _FIXED[name]
+    else:
+        patches = random_patches(inputs, filters=1000 if number is None else number, seed=seed)
+        function, description = patches, f"{patches.description}, standardized"
+    made, other = function(inputs), None if test is None else function(test.to(device))
+    if name == "patches":
+        standardize = Standardizer(made)
         made, other = standardize(made), None if other is None else standardize(other)
     constant = int((made == made[0]).all(0).sum())
-    return Features(
-        made.cpu(), None if other is None else other.cpu(), chosen.description, constant
-    )
+    return Features(made.cpu(), None if other is None else other.cpu(), description, constant)
 
 
-@dataclass(frozen=True, eq=False)
 class Standardizer:
-    """Subtracts means and divides by standard deviations; a constant feature becomes zero.
+    """Subtracts means and divides by standard deviations of (points, features).
 
-    varying   features that are not constant
+    A constant feature becomes zero; ``varying`` is the number of the others.
     """
 
-    means: Tensor
-    factors: Tensor
-    varying: int
+    def __init__(self, features: Tensor) -> None:
+        self.means = features.mean(0)
+        deviations = (features - self.means).square().mean(0).sqrt()
+        # Rounding gives a constant feature a tiny deviation; dividing by it would make noise of it.
+        constant = deviations <= 1e-6 * features.abs().amax(0)
+        self.factors = torch.where(constant, 0.0, 1 / deviations.clamp(min=1e-30))
+        self.varying = int((~constant).sum())
 
     def __call__(self, features: Tensor) -> Tensor:
         return (features - self.means) * self.factors
-
-
-def standardizer(features: Tensor) -> Standardizer:
-    """The statistics of (points, features)."""
-    means = features.mean(0)
-    deviations = (features - means).square().mean(0).sqrt()
-    size = features.abs().amax(0)
-    # Rounding gives a constant feature a tiny deviation; dividing by it would make noise of it.
-    constant = deviations <= 1e-6 * size
-    factors = torch.where(constant, 0.0, 1 / deviations.clamp(min=1e-30))
-    return Standardizer(means, factors, int((~constant).sum()))
 
 
 _ROWS = 8192
@@ -156,7 +115,7 @@ def accumulate_distances(chunks: Iterable[Tensor], *, train: int) -> tuple[Tenso
     norms: Tensor | None = None
     counted = 0
     for chunk in chunks:
-        standardize = standardizer(chunk[:train])
+        standardize = Standardizer(chunk[:train])
         features = standardize(chunk).half().float()
         counted += standardize.varying
         if among is None or across is None or norms is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,32 +13,12 @@ from nonvacuous.interpolation.kernels import Kernel
 CHUNK = 2048
 
 
-class Gram(Protocol):
-    """A symmetric matrix of kernel values that is computed where it is asked for.
+class PointGram:
+    """The kernel matrix of points, computed where it is asked for.
 
+    points        (points, coordinates) float64, on the device where tiles shall be computed
     size          rows, and columns
     coordinates   numbers that describe another point to :meth:`across`
-    device        where tiles are computed
-    """
-
-    size: int
-    coordinates: int
-    device: torch.device
-
-    def tile(self, rows: slice, columns: slice) -> Tensor:
-        """Rows by columns of the matrix, float64, as a tensor of its own."""
-
-    def diagonal(self) -> Tensor:
-        """The kernel of every point with itself, float64."""
-
-    def across(self, others: Tensor) -> Tensor:
-        """The kernel of other points (rows) with these (columns), float64."""
-
-
-class PointGram:
-    """The kernel matrix of points.
-
-    points   (points, coordinates) float64, on the device where tiles shall be computed
     """
 
     def __init__(self, kernel: Kernel, points: Tensor) -> None:
@@ -48,6 +27,7 @@ class PointGram:
         self._norms = points.square().sum(1)
 
     def tile(self, rows: slice, columns: slice) -> Tensor:
+        """Rows by columns of the matrix, float64, as a tensor of its own."""
         left, right = self.points[rows], self.points[columns]
         values = _arguments(self.kernel, left, right, self._norms[rows], self._norms[columns])
         if self.kernel.based_on == "distances":
@@ -55,11 +35,12 @@ class PointGram:
         return self.kernel.function(values)
 
     def diagonal(self) -> Tensor:
-        if self.kernel.based_on == "distances":
-            return self.kernel.function(torch.zeros_like(self._norms))
-        return self.kernel.function(self._norms.clone())
+        """The kernel of every point with itself, float64."""
+        apart = self.kernel.based_on == "distances"
+        return self.kernel.function(torch.zeros_like(self._norms) if apart else self._norms.clone())
 
     def across(self, others: Tensor) -> Tensor:
+        """The kernel of other points (rows) with these (columns), float64."""
         norms = others.square().sum(1)
         return self.kernel.function(
             _arguments(self.kernel, others, self.points, norms, self._norms)
@@ -67,7 +48,7 @@ class PointGram:
 
 
 class DistanceGram:
-    """The kernel matrix where squared distances are at hand and points too large to keep.
+    """The same where squared distances are at hand and points too large to keep.
 
     distances   (points, points), symmetric, any float type
     """
@@ -87,6 +68,9 @@ class DistanceGram:
     def across(self, others: Tensor) -> Tensor:
         """Other points are described by their squared distances to these."""
         return self.kernel.function(others.to(torch.float64, copy=True))
+
+
+Gram = PointGram | DistanceGram
 
 
 def product(

@@ -9,7 +9,7 @@ coordinate (Adam, AdaGrad) leave the span, and end at another perfect fit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,6 @@ class Fit:
     expected       relative distance to where theory says that this method ends; None: nothing said
     to_minimum     relative distance to the perfect fit of smallest norm
     test_error     mean squared error on test examples
-    weights        the fit; a record of it does without
     """
 
     name: str
@@ -44,11 +43,10 @@ class Fit:
     expected: float | None
     to_minimum: float
     test_error: float
-    weights: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, without the weights."""
-        return {name: value for name, value in vars(self).items() if name != "weights"}
+
+#: Fits, and the weights of each.
+Fits = dict[Fit, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ def minimum_norm(problem: LinearProblem) -> np.ndarray:
     return _correction(problem.inputs, problem.targets)
 
 
-def compare_fits(problem: LinearProblem, *, seed: int = 0, epochs: int = 4000) -> tuple[Fit, ...]:
+def compare_fits(problem: LinearProblem, *, seed: int = 0, epochs: int = 4000) -> Fits:
     """The minimum-norm fit beside those that each optimizer reaches from its starting point."""
     generator = np.random.default_rng(derived_seed(seed, "starting point"))
     elsewhere = generator.standard_normal((problem.inputs.shape[1],))
@@ -103,13 +101,14 @@ def compare_fits(problem: LinearProblem, *, seed: int = 0, epochs: int = 4000) -
     there = elsewhere + _correction(x, y - x @ elsewhere)
     near = stochastic_descent(problem, zero, epochs=epochs, seed=seed)
     far = stochastic_descent(problem, elsewhere, epochs=epochs, seed=seed)
-    return (
-        judge(problem, "minimum norm", smallest, smallest),
-        judge(problem, "SGD from zero", near, smallest),
-        judge(problem, "SGD from elsewhere", far, there),
-        judge(problem, "Adam from zero", adaptive_descent(problem, zero, kind="Adam")),
-        judge(problem, "AdaGrad from zero", adaptive_descent(problem, zero, kind="Adagrad")),
+    ends: tuple[tuple[str, np.ndarray, np.ndarray | None], ...] = (
+        ("minimum norm", smallest, smallest),
+        ("SGD from zero", near, smallest),
+        ("SGD from elsewhere", far, there),
+        ("Adam from zero", adaptive_descent(problem, zero, kind="Adam"), None),
+        ("AdaGrad from zero", adaptive_descent(problem, zero, kind="Adagrad"), None),
     )
+    return {judge(problem, *end): end[1] for end in ends}
 
 
 def judge(
@@ -122,7 +121,6 @@ def judge(
     errors = problem.test_inputs @ weights - problem.test_targets
     return Fit(
         name=name,
-        weights=weights,
         residual=float(np.abs(problem.inputs @ weights - problem.targets).max()),
         norm=norm,
         outside=float(np.linalg.norm(outside)) / max(norm, 1e-300),
@@ -173,22 +171,28 @@ def adaptive_descent(
     return np.asarray(ended + _correction(problem.inputs, problem.targets - problem.inputs @ ended))
 
 
-def family(problem: LinearProblem, sizes: np.ndarray, *, seed: int = 0) -> tuple[Fit, ...]:
+def family(problem: LinearProblem, sizes: np.ndarray, *, seed: int = 0) -> Fits:
     """Perfect fits: the smallest plus so much of one direction in which no example has a part."""
     generator = np.random.default_rng(derived_seed(seed, "direction"))
     drawn = generator.standard_normal((problem.inputs.shape[1],))
     direction = drawn - _projected(problem.inputs, drawn)
     direction /= np.linalg.norm(direction)
-    base = minimum_norm(problem)
-    return tuple(judge(problem, f"{size:g}", base + size * direction) for size in sizes)
+    members = {f"{size:g}": minimum_norm(problem) + size * direction for size in sizes}
+    return {judge(problem, name, weights): weights for name, weights in members.items()}
 
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Predictions and targets in, a number out."""
+def _softplus_loss(predictions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """A loss whose curvature changes with the prediction, unlike that of the squared loss."""
+    difference = predictions - targets
+    return (torch.nn.functional.softplus(difference) - 0.5 * difference).mean()
 
 
 def hessian_difference(
-    problem: LinearProblem, weights: np.ndarray, others: np.ndarray, *, loss: Loss | None = None
+    problem: LinearProblem,
+    weights: np.ndarray,
+    others: np.ndarray,
+    *,
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = _softplus_loss,
 ) -> float:
     """The largest difference between the Hessians of the training loss at two sets of weights.
 
@@ -197,22 +201,11 @@ def hessian_difference(
     training loss tells a good one from a bad one.
     """
     x, y = torch.from_numpy(problem.inputs), torch.from_numpy(problem.targets)
-    function = loss or _softplus_loss
-
-    def objective(w: torch.Tensor) -> torch.Tensor:
-        return function(x @ w, y)
-
     one, other = (
-        torch.autograd.functional.hessian(objective, torch.from_numpy(np.array(w)))
-        for w in (weights, others)
+        torch.autograd.functional.hessian(lambda w: loss(x @ w, y), torch.from_numpy(np.array(own)))
+        for own in (weights, others)
     )
     return float((one - other).abs().max())
-
-
-def _softplus_loss(predictions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """A loss whose curvature changes with the prediction, unlike that of the squared loss."""
-    difference = predictions - targets
-    return (torch.nn.functional.softplus(difference) - 0.5 * difference).mean()
 
 
 def _correction(x: np.ndarray, remainder: np.ndarray) -> np.ndarray:
@@ -269,26 +262,27 @@ def compare_interpolants(
         torch.cat([train, test]), np.concatenate([true, one_hot(wrong, classes)]), kernel=kernel
     )
 
-    def judged(name: str, norm: float, residual: float, *answers: np.ndarray) -> Judged:
-        train_errors, test_errors = (
-            int((answer.argmax(1) != known).sum())
-            for answer, known in zip(answers, (labels, test_labels), strict=True)
+    answers = {
+        name: (f.norms["values"], f.residual, f.predict(train), f.predict(test))
+        for name, f in (
+            ("smallest norm", good),
+            ("forced to random labels at the test points", forced),
         )
-        counts = (train_errors, len(labels), test_errors, len(test_labels))
-        return Judged(name, norm, residual, *counts)
-
-    return (
-        *(
-            judged(name, f.norms["values"], f.residual, f.predict(train), f.predict(test))
-            for name, f in (
-                ("smallest norm", good),
-                ("forced to random labels at the test points", forced),
-            )
-        ),
-        judged(
-            "kernels around random points",
-            *_centered_elsewhere(train, test, torch.from_numpy(true), kernel, generator),
-        ),
+    }
+    answers["kernels around random points"] = _centered_elsewhere(
+        train, test, torch.from_numpy(true), kernel, generator
+    )
+    return tuple(
+        Judged(
+            name,
+            norm,
+            residual,
+            train_errors=int((fitted.argmax(1) != labels).sum()),
+            train_examples=len(labels),
+            test_errors=int((tested.argmax(1) != test_labels).sum()),
+            test_examples=len(test_labels),
+        )
+        for name, (norm, residual, fitted, tested) in answers.items()
     )
 
 

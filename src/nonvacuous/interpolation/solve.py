@@ -26,6 +26,8 @@ from nonvacuous.interpolation.plan import Limits, Method, Plan, Precision, make_
 from nonvacuous.progress import Progress, Reporter
 
 _PREDICTED_AT_ONCE = 1000
+#: What a solution and the interpolant made of it say alike.
+_MEASURED = ("residual", "refinements", "iterations", "pivots", "plan")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,13 +104,12 @@ class Interpolant:
             some = others[start : start + _PREDICTED_AT_ONCE]
             answers.append((self._gram.across(some) @ matrix).cpu())
             reporter.report(start + len(some), len(others), "points")
-        together = torch.cat(answers).numpy()
-        result, column = {}, 0
-        for name, part in zip(chosen, parts, strict=True):
-            values = together[:, column : column + part.shape[1]]
-            column += part.shape[1]
-            result[name] = values[:, 0] if self.coefficients[name].ndim == 1 else values
-        return result
+        ends = np.cumsum([part.shape[1] for part in parts])[:-1]
+        together = np.split(torch.cat(answers).numpy(), ends, axis=1)
+        return {
+            name: values[:, 0] if self.coefficients[name].ndim == 1 else values
+            for name, values in zip(chosen, together, strict=True)
+        }
 
     def errors(
         self, points: Any, labels: Any, *, progress: Progress | None = None
@@ -213,7 +214,7 @@ def interpolate_distances(
 
 
 def _solved(
-    gram: PointGram | DistanceGram,
+    gram: Gram,
     targets: checks.Targets,
     kept: np.ndarray,
     plan: partial[Plan],
@@ -258,11 +259,7 @@ def _solved(
         kernel=gram.kernel,
         coefficients=MappingProxyType(coefficients),
         norms=MappingProxyType(norms),
-        residual=solution.residual,
-        refinements=solution.refinements,
-        iterations=solution.iterations,
-        pivots=solution.pivots,
-        plan=solution.plan,
+        **{name: getattr(solution, name) for name in _MEASURED},
         warnings=(*warnings, *solution.warnings),
         _gram=gram,
         _kept=kept,

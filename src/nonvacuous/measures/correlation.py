@@ -43,9 +43,6 @@ class Estimate:
         low, high = np.percentile(drawn[1:], [tail, 100.0 - tail]).clip(least, 1.0)
         return cls(float(drawn[0]), float(low), float(high))
 
-    def to_dict(self) -> dict[str, float]:
-        return {"value": self.value, "low": self.low, "high": self.high}
-
 
 @dataclass(frozen=True, eq=False)
 class Trials:

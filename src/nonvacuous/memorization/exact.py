@@ -81,17 +81,16 @@ def certify_exactly(
     _check_order(construction)
     reporter = Reporter(progress, "certifying")
     total = len(construction)
-    mismatches, first = 0, -1
+    wrong = []
     for i, value in enumerate(exact_values(construction)):
         if value != construction.values[i]:
-            mismatches += 1
-            first = i if first < 0 else first
+            wrong.append(i)
         if i % _REPORT_EVERY == 0:
             reporter.report(i, total, "exact arithmetic")
-    if mismatches:
-        where = int(ordered.order[ordered.starts[first]])
+    if wrong:
+        where = int(ordered.order[ordered.starts[wrong[0]]])
         raise InvalidCertificate(
-            f"{mismatches:,} of {total:,} values differ in exact arithmetic, the first at position "
+            f"{len(wrong):,} of {total:,} values differ in exact arithmetic, the first at position "
             f"{where}: these weights do not memorize these values; construct them again"
         )
     projections = _check_projections(ordered, rows)
@@ -108,9 +107,9 @@ def certify_exactly(
 
 def _check_order(construction: Construction) -> None:
     """knots[0] < positions[0] <= knots[1] < positions[1] <= ...: the walk relies on it."""
-    before: int | None = None
+    before = construction.knots[0]
     for knot, here in zip(construction.knots, construction.positions, strict=True):
-        if (before is not None and knot < before) or not knot < here:
+        if not before <= knot < here:
             raise InvalidCertificate(
                 f"the knot {knot} does not lie between the points beside it; construct it again"
             )

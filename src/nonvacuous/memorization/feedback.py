@@ -39,36 +39,23 @@ class StoredWeights:
     largest_error: float
 
 
-@dataclass
-class _Knots:
-    """Numbers to store, the positions that the network makes of them, and where blocks stop."""
-
-    stored: list[int]
-    actual: list[int]
-    stops: dict[int, int]
-    end: int | None
-
-
 def stored_weights(construction: Construction, *, unit: int, fraction_bits: int) -> StoredWeights:
     """Round a construction to float64 by exact feedback.
 
     unit            positions are whole numbers times 2**unit
     fraction_bits   values are whole numbers times 2**-fraction_bits
     """
-    knots = _stored_knots(construction)
+    stored, actual, stops, end = _stored_knots(construction)
     scale = 1 << -unit
     # Sums are whole numbers in units of 2**(unit - 1074), slopes in units of 2**-1074.
     to_sum = _FINEST - unit - fraction_bits
     value = slope = worst = 0
-    here = knots.actual[0]
+    here = actual[0]
     weights: list[float] = []
-    for i, (knot, position) in enumerate(zip(knots.actual, construction.positions, strict=True)):
-        if i in knots.stops:
-            # The block before moves on until here, and then stands still.
-            value += slope * (knots.stops[i] - here)
-            slope = 0
-        else:
-            value += slope * (knot - here)
+    for i, (knot, position) in enumerate(zip(actual, construction.positions, strict=True)):
+        # A block moves on until the next one starts, and then stands still.
+        value += slope * (stops.get(i, knot) - here)
+        slope = 0 if i in stops else slope
         wanted = construction.values[i] << to_sum
         distance = position - knot
         weight = _to_float(wanted - value - slope * distance, distance << _FINEST)
@@ -78,19 +65,26 @@ def stored_weights(construction: Construction, *, unit: int, fraction_bits: int)
         here = position
         worst = max(worst, abs(value - wanted))
     return StoredWeights(
-        knots=np.array([knot / scale for knot in knots.stored], dtype=np.float64),
+        knots=np.array([knot / scale for knot in stored], dtype=np.float64),
         weights=np.array(weights, dtype=np.float64),
-        end=None if knots.end is None else knots.end / scale,
+        end=None if end is None else end / scale,
         blocks=construction.blocks,
         largest_error=worst / (1 << (_FINEST - unit)),
     )
 
 
-def _stored_knots(construction: Construction) -> _Knots:
-    """Knots that float64 can hold: rounded up, since a knot may lie anywhere between two points."""
+def _stored_knots(
+    construction: Construction,
+) -> tuple[list[int], list[int], dict[int, int], int | None]:
+    """Numbers to store, the positions that the network makes of them, where blocks stop, the end.
+
+    Knots that float64 can hold: rounded up, since a knot may lie anywhere between two points.
+    """
     parts = block_slices(construction.blocks, len(construction))
     last = len(parts) - 1
-    knots = _Knots([], [], {}, None)
+    stored: list[int] = []
+    actual: list[int] = []
+    stops: dict[int, int] = {}
     start = 0
     for number, part in enumerate(parts):
         begin = part.start
@@ -99,8 +93,7 @@ def _stored_knots(construction: Construction) -> _Knots:
         first = _round_up(construction.knots[begin] - before)
         start = first + before
         if number:
-            knots.stops[begin] = start
-            knots.end = first if number == last else None
+            stops[begin] = start
         for i in range(begin, part.stop):
             if number == last:
                 kept = position = _round_up(construction.knots[i])
@@ -116,9 +109,9 @@ def _stored_knots(construction: Construction) -> _Knots:
                     "holds, but no float64 network is written; try another seed, or rescale the "
                     "features to similar sizes"
                 )
-            knots.stored.append(kept)
-            knots.actual.append(position)
-    return knots
+            stored.append(kept)
+            actual.append(position)
+    return stored, actual, stops, first if last else None
 
 
 def _round_up(number: int) -> int:

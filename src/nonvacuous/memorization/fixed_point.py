@@ -43,7 +43,7 @@ def chunks(rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
 def scan(rows: np.ndarray) -> Scan:
     """Look at every number once; NaN and infinity are refused by position."""
     largest = np.zeros(rows.shape[1], dtype=np.float64)
-    lowest, row_sum = 1024, 0.0
+    row_sum = 0.0
     whole = rows.dtype.kind != "f"
     for part, block in chunks(rows):
         values = block.astype(np.float64)
@@ -54,18 +54,9 @@ def scan(rows: np.ndarray) -> Scan:
             _check_finite(values, part.start)
         row_sum = max(row_sum, block_sum)
         np.maximum(largest, sizes.max(axis=0), out=largest)
-        if whole:
-            if sizes.max() >= 2.0**63:
-                raise BadInput("points: the whole number -2**63 has no opposite; add 1 to it")
-            continue
-        significands, exponents = _split(values)
-        used = significands != 0
-        if used.any():
-            lowest = min(lowest, int(exponents[used].min()))
-    if whole:
-        lowest = 0
-    elif lowest == 1024:
-        lowest = 0  # nothing but zeros
+        if whole and sizes.max() >= 2.0**63:
+            raise BadInput("points: the whole number -2**63 has no opposite; add 1 to it")
+    lowest = 0 if whole else lowest_digit(rows, np.zeros(rows.shape[1], dtype=np.int64))
     return Scan(lowest, np.frexp(largest)[1].astype(np.int64), row_sum * (1 + 1e-9))
 
 
@@ -119,14 +110,12 @@ def to_pixels(rows: np.ndarray, grid: int) -> np.ndarray:
 
 def lowest_digit(rows: np.ndarray, exponents: np.ndarray) -> int:
     """Exponent of the lowest binary digit in use once column k is multiplied by 2**exponents[k]."""
-    lowest: int | None = None
+    lowest = []
     for _, block in chunks(rows):
         significands, own = _parts(block)
         used = significands != 0
-        if used.any():
-            used_lowest = int((own + exponents)[used].min())
-            lowest = used_lowest if lowest is None else min(lowest, used_lowest)
-    return 0 if lowest is None else lowest
+        lowest += [int((own + exponents)[used].min())] if used.any() else []
+    return min(lowest, default=0)
 
 
 def wide_sums(

@@ -5,7 +5,6 @@ Positions are whole numbers (times a power of two): comparing and subtracting th
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -173,14 +172,10 @@ def _sorted(positions: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     try:
         numbers = np.array(positions, dtype=np.int64)
     except OverflowError:
-        order = np.array(sorted(range(len(positions)), key=positions.__getitem__), dtype=np.int64)
-        fresh = [positions[b] != positions[a] for a, b in itertools.pairwise(order)]
-        changes = np.array([True, *fresh])
-    else:
-        order = np.argsort(numbers, kind="stable")
-        ordered = numbers[order]
-        changes = np.concatenate(([True], ordered[1:] != ordered[:-1]))
-    return order, np.flatnonzero(changes)
+        numbers = np.array(positions, dtype=object)
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    return order, np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
 
 
 def _copies_only(rows: np.ndarray, order: np.ndarray, starts: np.ndarray) -> bool:

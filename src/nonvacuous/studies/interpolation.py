@@ -16,7 +16,12 @@ from torch import Tensor
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation.checks import first_occurrences
-from nonvacuous.interpolation.features import Features, accumulate_distances, features_of
+from nonvacuous.interpolation.features import (
+    Features,
+    accumulate_distances,
+    features_of,
+    parse_features,
+)
 from nonvacuous.interpolation.filters import random_patches
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
 from nonvacuous.interpolation.plan import Method, Precision
@@ -127,40 +132,22 @@ def run_study(
     labels, changed = labelings(dataset, task)
     values = {name: one_hot(entry, dataset.train.classes) for name, entry in labels.items()}
     test = dataset.test
-    test_inputs = None if test is None else test.inputs
-    patches = re.fullmatch(r"patches:(\d+)", task.features)
+    kind, filters = parse_features(task.features)
     seed = derived_seed(task.seed, "features")
-    if patches is not None and int(patches[1]) > MOST_FILTERS:
-        features, coordinates, median = _many_patches(
-            dataset, int(patches[1]), seed, torch.device(device), progress
-        )
+    how: dict[str, Any] = {"precision": precision, "memory": memory, "progress": progress}
+    if kind == "patches" and filters is not None and filters > MOST_FILTERS:
+        place = torch.device(device)
+        features, coordinates, median = _many_patches(dataset, filters, seed, place, progress)
         kernel = chosen_kernel(task, median)
-        function = interpolate_distances(
-            features.train,
-            values,
-            kernel=kernel,
-            precision=precision,
-            memory=memory,
-            progress=progress,
-        )
+        function = interpolate_distances(features.train, values, kernel=kernel, **how)
     else:
-        features = features_of(
-            task.features, dataset.train.inputs, test_inputs, seed=seed, device=device
-        )
+        seen = (dataset.train.inputs, None if test is None else test.inputs)
+        features = features_of(task.features, *seen, seed=seed, device=device)
         coordinates = features.train.shape[1]
         median = median_squared_distance(features.train, seed=seed)
         kernel = chosen_kernel(task, median)
-        function = interpolate(
-            features.train,
-            values,
-            kernel=kernel,
-            device=device,
-            method=method,
-            precision=precision,
-            memory=memory,
-            folder=folder,
-            progress=progress,
-        )
+        how |= {"device": device, "method": method, "folder": folder}
+        function = interpolate(features.train, values, kernel=kernel, **how)
     errors: dict[str, int] = {}
     if test is not None and features.test is not None:
         errors = function.errors(features.test, test.labels.numpy(), progress=progress)
@@ -185,17 +172,11 @@ def run_study(
             )
             for name in labels
         ),
-        method=function.plan.method,
-        precision=function.plan.precision,
-        place=function.plan.place,
-        residual=function.residual,
-        refinements=function.refinements,
-        iterations=function.iterations,
+        **{n: getattr(function.plan, n) for n in ("method", "precision", "place", "factor_bytes")},
+        **{n: getattr(function, n) for n in ("residual", "refinements", "iterations", "warnings")},
         smallest_pivot=None if function.pivots is None else function.pivots.smallest,
-        factor_bytes=function.plan.factor_bytes,
         peak_memory_bytes=function.plan.peak_bytes,
         seconds=time.perf_counter() - start,
-        warnings=function.warnings,
         seed=task.seed,
         device=str(device),
     ), function

@@ -94,8 +94,7 @@ class Memorize(SingleStudy[MemorizeSettings]):
     def show(self, result: Single, console: Console) -> None:
         record = result.record
         console.print(record["answer"], soft_wrap=True)
-        facts = tuple(record["facts"].items())
-        Table(("what", "found"), facts, numeric=(False, False)).print(console)
+        _facts_table(record).print(console)
         console.print("What this does not say:", style="bold")
         for line in record["does_not_say"]:
             console.print(f"- {line}", soft_wrap=True)
@@ -108,8 +107,7 @@ class Memorize(SingleStudy[MemorizeSettings]):
         return "nonvacuous reproduce zhang-theorem-1 --quick"
 
     def page(self, result: Single, command: str) -> StudyPage:
-        record, drawn = result.record, result.drawn
-        facts = Table(("what", "found"), tuple(record["facts"].items()), numeric=(False, False))
+        record = result.record
         return StudyPage(
             title="Memorization",
             question=f"Can {record['parameters']:,} weights memorize {record['data']}?",
@@ -121,8 +119,8 @@ class Memorize(SingleStudy[MemorizeSettings]):
                 "exact certificate",
             ),
             sections=(
-                Section("In numbers", tables=(facts,)),
-                *_pictures(**drawn),
+                Section("In numbers", tables=(_facts_table(record),)),
+                *_pictures(**result.drawn),
                 Section("What does this not say?", paragraphs=tuple(record["does_not_say"])),
             ),
             footer=(
@@ -133,6 +131,10 @@ class Memorize(SingleStudy[MemorizeSettings]):
 
 
 STUDY = Memorize()
+
+
+def _facts_table(record: Mapping[str, Any]) -> Table:
+    return Table(("what", "found"), tuple(record["facts"].items()), numeric=(False, False))
 
 
 def _record(
@@ -166,11 +168,10 @@ def _measure(
     except Unsupported as error:
         record["float64"] = {"refused": str(error)}
         return None
-    errors: np.ndarray = np.abs(values - kept)
     measured = Residual.of(values, kept, network.classes, since=started)
     record["float64"] = {"exact_evaluation": exact_error, "forward": measured.to_dict()}
     record["float32"] = {"refused": True, **float32.to_dict()}
-    return errors
+    return np.asarray(np.abs(values - kept))
 
 
 def _facts(network: Memorizer, record: dict[str, Any]) -> dict[str, str]:
@@ -189,8 +190,7 @@ def _facts(network: Memorizer, record: dict[str, Any]) -> dict[str, str]:
     }
     if network.direction.grid is not None:
         facts["points"] = "the 8-bit pixels behind the inputs pixel/255"
-    if "float64" in record:
-        facts |= _float_facts(record)
+    facts |= _float_facts(record) if "float64" in record else {}
     right = record["true_labels"]
     facts["true labels"] = f"{right['train_right'] / right['train_examples']:.1%} right in training"
     if "test_right" in right:
@@ -228,15 +228,11 @@ def _copies(network: Memorizer) -> str:
 
 
 def _answer(network: Memorizer, record: dict[str, Any]) -> str:
-    labels = "random" if record["labels"] == "random" else "true"
-    short = (
-        f", the best possible ({network.duplicates.floor:,} contradict a copy)"
-        if network.duplicates.floor
-        else ""
-    )
+    floor = network.duplicates.floor
+    short = f", the best possible ({floor:,} contradict a copy)" if floor else ""
     return (
         f"{network.parameters:,} weights memorize {network.duplicates.distinct:,} distinct points "
-        f"with {labels} labels: {network.certificate.mismatches} mismatches in exact "
+        f"with {record['labels']} labels: {network.certificate.mismatches} mismatches in exact "
         f"arithmetic{short}."
     )
 
@@ -266,16 +262,12 @@ def _drawn(
         stretches = ([float(end) for end in np.cumsum([len(part) for part in parts])], largest)
     sizes = sorted({max(1, len(train) // 10), max(1, len(train) // 3)} - {len(train)})
     inputs = train.inputs.numpy()
-    seconds = [
-        memorize(
-            inputs[:size],
-            values[:size],
-            depth=min(network.depth, size + 1),
-            seed=network.seed,
-            conflicts="majority",
-        ).seconds
-        for size in sizes
-    ]
+    seconds = []
+    for size in sizes:
+        depth = min(network.depth, size + 1)
+        some = (inputs[:size], values[:size])
+        again = memorize(*some, depth=depth, seed=network.seed, conflicts="majority")
+        seconds.append(again.seconds)
     times = ([float(size) for size in (*sizes, len(train))], [*seconds, network.seconds])
     return {"first": (x, y), "errors": stretches, "times": times}
 

@@ -44,7 +44,9 @@ def build_network(spec: str, examples: Examples, *, seed: int) -> nn.Module:
     try:
         return seeded(function, seed=seed, name=spec)
     except BadInput as error:
-        raise BadInput(f"--model {spec}: {error}.", instead=_call(spec)) from error
+        module, _, name = spec.partition(":")
+        call = f"python -c 'import {module}; print({module}.{name}())'"
+        raise BadInput(f"--model {spec}: {error}.", instead=call) from error
 
 
 def check_readable(module: nn.Module, examples: Examples, *, spec: str) -> tuple[str, ...]:
@@ -87,10 +89,14 @@ def load_weights(module: nn.Module, path: Path, *, flag: str, spec: str) -> None
 def check_file(path: Path, *, flag: str) -> None:
     """Raise a usage error where a file of weights is not there."""
     if not path.is_file():
+        # The file that was probably meant, if there is one beside it.
+        stems = [other.stem for other in path.parent.glob("*.safetensors") if other.is_file()]
+        close = difflib.get_close_matches(path.stem, stems, n=1)
+        meant = {flag: str(path.with_name(f"{close[0]}.safetensors"))} if close else None
         raise Unrecognized(
             f"{flag}: there is no file {path}. Save the network's weights with "
             "safetensors.torch.save_file(model.state_dict(), path).",
-            instead=_with_another(path, flag),
+            instead=meant,
         )
 
 
@@ -107,18 +113,5 @@ def _read(path: Path, flag: str) -> dict[str, Tensor]:
         ) from error
 
 
-def _with_another(path: Path, flag: str) -> dict[str, str | None]:
-    """The flag with the file that was probably meant, if there is one beside it."""
-    stems = [other.stem for other in path.parent.glob("*.safetensors") if other.is_file()]
-    close = difflib.get_close_matches(path.stem, stems, n=1)
-    meant = path.with_name(f"{close[0]}.safetensors") if close else None
-    return {} if meant is None else {flag: str(meant)}
-
-
 def _others(count: int) -> str:
-    return f" and {count} other tensors" if count > 1 else " and 1 other tensor" if count else ""
-
-
-def _call(spec: str) -> str:
-    module, _, function = spec.partition(":")
-    return f"python -c 'import {module}; print({module}.{function}())'"
+    return f" and {count} other tensor{'s' * (count > 1)}" if count else ""

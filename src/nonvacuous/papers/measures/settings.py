@@ -24,6 +24,10 @@ AXES = (
 )  # fmt: skip
 #: What networks trained in the same tensors have in common: the axes of whole numbers.
 SHARED = ("width", "depth", "batch_size", "examples")
+#: What the others may be, unless it is a share below 1.
+_RANGES = {"learning_rate": {"above": 0.0}, "label_noise": {"least": 0.0, "below": 1.0 + 1e-12}}
+#: How the training of a network ends that is judged: at the stopping loss.
+REACHED = "loss"
 #: What may change between a run and its resumption: how trained networks are judged, not they.
 JUDGING = frozenset({
     "draws", "information_draws", "beyond", "per_root_n", "alone", "alone_epochs", "together",
@@ -146,12 +150,8 @@ class MeasuresSettings(StudySettings):
         for value in values:
             if name in SHARED:
                 whole_number(name, value, least=2 if name == "examples" else 1)
-            elif name == "learning_rate":
-                real_number(name, value, above=0.0)
-            elif name == "label_noise":
-                real_number(name, value, least=0.0, below=1.0 + 1e-12)
             else:
-                real_number(name, value, least=0.0, below=1.0)
+                real_number(name, value, **_RANGES.get(name, {"least": 0.0, "below": 1.0}))
 
     def networks(self) -> tuple[Cell, ...]:
         values = (getattr(self, name) for name in AXES)
@@ -247,7 +247,7 @@ class MeasuresCell(Frozen):
 class NetworkRecord(Frozen):
     """One network: how it was trained, what it came to, and every measure of it.
 
-    stopped      "loss" where it reached the stopping loss; no other network is judged
+    stopped      REACHED, or why it is not judged
     measures     name -> {"number", "log10"}, or {"undefined": why}; empty where not judged
     """
 
@@ -266,7 +266,7 @@ class NetworkRecord(Frozen):
 
     @property
     def judged(self) -> bool:
-        return self.stopped == "loss"
+        return self.stopped == REACHED
 
     @property
     def test_error(self) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class Judged:
     divided: bool
 
     def to_dict(self) -> dict[str, Any]:
-        judged = {"loss_tau": self.loss_tau.to_dict(), "divided": self.divided}
+        judged = {"loss_tau": asdict(self.loss_tau), "divided": self.divided}
         return self.standing.to_dict() | judged
 
 
@@ -94,7 +94,7 @@ class Rescaled:
 
     def to_dict(self) -> dict[str, Any]:
         named = {"given": self.given, "best": self.best, "verdict": self.verdict}
-        return named | {"tau": self.tau.to_dict(), "granulated": self.granulated.to_dict()}
+        return named | asdict(self)
 
 
 @dataclass(frozen=True)

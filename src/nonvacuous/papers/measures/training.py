@@ -22,6 +22,7 @@ from nonvacuous.measures.panel import panel
 from nonvacuous.measures.subject import Subject
 from nonvacuous.models import build
 from nonvacuous.papers.measures.settings import (
+    REACHED,
     Cell,
     GroupResult,
     MeasuresCell,
@@ -135,37 +136,26 @@ class Training:
         cells = [cell for cell in self.cell.networks if cell.key not in records]
         times = Times()
         if cells:
+            result = self._many(cells, method="matrices")
+            begun = time.perf_counter()
             with open(kept, "a", encoding="utf-8") as stream:
                 if stream.tell():
                     stream.write("\n")  # the last line may be half of one
-                for record in self._measured(cells):
-                    if isinstance(record, Times):
-                        times = record
-                        continue
+                for record in self._measured(cells, result.jobs):
                     records[record.key] = record
                     stream.write(record.model_dump_json() + "\n")
                     stream.flush()
+            times = Times(
+                networks=len(cells),
+                steps=sum(job.history[-1].steps for job in result.jobs),
+                seconds=result.seconds,
+                measuring_seconds=time.perf_counter() - begun,
+                device=self.at.device,
+                method=result.method,
+            )
         kept.unlink(missing_ok=True)
         asked = tuple(records[cell.key] for cell in self.cell.networks)
         return GroupResult(records=asked, times=times)
-
-    def _measured(self, cells: Sequence[Cell]) -> Iterator[NetworkRecord | Times]:
-        """The record of each network with its measures, and at last the times."""
-        result = self._many(cells, method="matrices")
-        begun = time.perf_counter()
-        for record, cell, job in zip(
-            self._tested(cells, result.jobs), cells, result.jobs, strict=True
-        ):
-            measures = self._measures(cell, job) if record.judged else {}
-            yield record.model_copy(update={"measures": measures})
-        yield Times(
-            networks=len(cells),
-            steps=sum(job.history[-1].steps for job in result.jobs),
-            seconds=result.seconds,
-            measuring_seconds=time.perf_counter() - begun,
-            device=self.at.device,
-            method=result.method,
-        )
 
     def alone(self) -> GroupResult:
         """The time that the networks take as one would train them without this package."""
@@ -192,11 +182,11 @@ class Training:
         return {entry.measure.name: entry.result.to_dict() for entry in measured.entries}
 
     def _many(self, cells: Sequence[Cell], *, method: str) -> ManyResult:
-        first, cell_, material = cells[0], self.cell, self.material
+        first, shared, material = cells[0], self.cell, self.material
         jobs = [
             Job(
                 labels=material.row(cell),
-                seed=network_seed(self.cell.seed, cell),
+                seed=network_seed(shared.seed, cell),
                 learning_rate=cell.learning_rate,
                 weight_decay=cell.weight_decay,
                 dropout=cell.dropout,
@@ -215,48 +205,46 @@ class Training:
             ),
             jobs,
             settings=ManySettings(
-                epochs=cell_.epochs,
+                epochs=shared.epochs,
                 batch_size=first.batch_size,
-                momentum=cell_.momentum,
+                momentum=shared.momentum,
                 decay=1.0,
-                stop_loss=cell_.stop_loss,
-                measure_every=cell_.measure_every,
+                stop_loss=shared.stop_loss,
+                measure_every=shared.measure_every,
             ),
             method=method,
             device=self.at.device,
             progress=tell,
         )
 
-    def _tested(self, cells: Sequence[Cell], jobs: Sequence[JobResult]) -> list[NetworkRecord]:
-        """Losses and errors in double precision, whatever the precision of the training."""
+    def _measured(
+        self, cells: Sequence[Cell], jobs: Sequence[JobResult]
+    ) -> Iterator[NetworkRecord]:
+        """The record of each network; losses and errors in double precision, however trained."""
         material, device = self.material, torch.device(self.at.device)
         first = cells[0]
         network = material.build(first, 0).to(device).double()
         test = (material.test_inputs.to(device), material.test_labels.to(device))
         seen = material.inputs[: first.examples].to(device)
-        records = []
         for cell, job in zip(cells, jobs, strict=True):
             weights = {name: tensor.to(device).double() for name, tensor in job.state.items()}
             learned = material.training_set(cell)[1].to(device)
             train_loss, train_errors = _counted(network, weights, seen, learned)
             test_loss, test_errors = _counted(network, weights, *test)
-            records.append(
-                NetworkRecord(
-                    key=cell.key,
-                    hyperparameters=cell.hyperparameters,
-                    repetition=cell.repetition,
-                    stopped=job.stopped,
-                    epochs=job.history[-1].epoch,
-                    steps=job.history[-1].steps,
-                    train_loss=_finite(train_loss),
-                    train_errors=train_errors,
-                    test_loss=_finite(test_loss),
-                    test_errors=test_errors,
-                    test_examples=len(test[1]),
-                    measures={},
-                )
+            yield NetworkRecord(
+                key=cell.key,
+                hyperparameters=cell.hyperparameters,
+                repetition=cell.repetition,
+                stopped=job.stopped,
+                epochs=job.history[-1].epoch,
+                steps=job.history[-1].steps,
+                train_loss=train_loss,
+                train_errors=train_errors,
+                test_loss=test_loss,
+                test_errors=test_errors,
+                test_examples=len(test[1]),
+                measures=self._measures(cell, job) if job.stopped == REACHED else {},
             )
-        return records
 
 
 def _whole_records(path: Path) -> dict[str, NetworkRecord]:
@@ -277,19 +265,15 @@ def network_seed(seed: int, cell: Cell) -> int:
 
 def _counted(
     network: nn.Module, weights: dict[str, Tensor], inputs: Tensor, labels: Tensor
-) -> tuple[float, int]:
-    """Mean cross-entropy and number of errors."""
+) -> tuple[float | None, int]:
+    """Mean cross-entropy, None where it is not finite, and number of errors."""
     loss, errors = 0.0, 0
     with torch.no_grad():
         for seen, wanted in zip(inputs.split(_CHUNK), labels.split(_CHUNK), strict=True):
             scores = functional_call(network, weights, (seen.double(),))
             loss += float(cross_entropy(scores, wanted, reduction="sum"))
             errors += int((scores.argmax(dim=1) != wanted).sum())
-    return loss / len(labels), errors
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return loss / len(labels) if math.isfinite(loss) else None, errors
 
 
 @lru_cache(maxsize=32)

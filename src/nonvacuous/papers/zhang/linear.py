@@ -62,10 +62,14 @@ class LinearCell(Frozen):
 
 
 class FitsResult(CellRecord):
-    """What became of the linear problem; fits as records."""
+    """Fits, the family of perfect fits, and how far their Hessians are apart.
 
-    fits: tuple[Mapping[str, Any], ...]
-    family: tuple[Mapping[str, Any], ...]
+    hessian_differences   by the name of the fit: the largest difference to the Hessian at the
+                          minimum-norm fit; "half way there", which fits nothing, is the control
+    """
+
+    fits: tuple[Fit, ...]
+    family: tuple[Fit, ...]
     hessian_differences: Mapping[str, float]
 
     def lines(self) -> tuple[str]:
@@ -74,16 +78,10 @@ class FitsResult(CellRecord):
 
 @dataclass(frozen=True)
 class LinearResult:
-    """Fits, the family of perfect fits, and how far their Hessians are apart.
-
-    hessian_differences   by the name of the fit: the largest difference to the Hessian at the
-                          minimum-norm fit; "half way there", which fits nothing, is the control
-    """
+    """What became of the linear problem, and interpolants that fit and fail."""
 
     settings: LinearSettings
-    fits: tuple[Fit, ...]
-    family: tuple[Fit, ...]
-    hessian_differences: Mapping[str, float]
+    fitted: FitsResult
     bad: tuple[Judged, ...]
 
 
@@ -117,16 +115,12 @@ class Linear(Study[LinearSettings, LinearResult]):
 
     def result(self, settings: LinearSettings, finished: Finished, at: Context) -> LinearResult:
         known = {entry.cell.key: entry.result for entry in finished}
-        fitted, bad = known["fits"], known["bad"].bad
-        fits, members = (tuple(Fit(**fit) for fit in some) for some in (fitted.fits, fitted.family))
-        return LinearResult(settings, fits, members, fitted.hessian_differences, bad)
+        return LinearResult(settings, known["fits"], known["bad"].bad)
 
     def record(self, result: LinearResult) -> Mapping[str, Any]:
         return {
             "settings": result.settings.record(),
-            "fits": [fit.to_dict() for fit in result.fits],
-            "family": [fit.to_dict() for fit in result.family],
-            "hessian_differences": result.hessian_differences,
+            **result.fitted.model_dump(mode="json"),
             "bad_interpolants": [asdict(entry) for entry in result.bad],
         }
 
@@ -148,17 +142,13 @@ def _fitted(cell: LinearCell, at: Context) -> FitsResult:
     fits = compare_fits(problem, seed=cell.seed, epochs=cell.epochs)
     at.tell("linear models", 1, 2, "the family of perfect fits and their Hessians")
     members = family(problem, np.linspace(0, cell.family_size, 11), seed=cell.seed)
-    smallest = fits[0].weights
-    differences = {fit.name: hessian_difference(problem, smallest, fit.weights) for fit in fits[1:]}
-    differences[f"smallest + {members[-1].name} of an unseen direction"] = hessian_difference(
-        problem, smallest, members[-1].weights
-    )
-    differences[CONTROL] = hessian_difference(problem, smallest, smallest / 2)
-    return FitsResult(
-        fits=tuple(fit.to_dict() for fit in fits),
-        family=tuple(fit.to_dict() for fit in members),
-        hessian_differences=differences,
-    )
+    smallest, *_ = fits.values()
+    others = {fit.name: weights for fit, weights in fits.items() if weights is not smallest}
+    farthest = list(members)[-1]
+    others[f"smallest + {farthest.name} of an unseen direction"] = members[farthest]
+    others[CONTROL] = smallest / 2
+    differences = {name: hessian_difference(problem, smallest, w) for name, w in others.items()}
+    return FitsResult(fits=tuple(fits), family=tuple(members), hessian_differences=differences)
 
 
 def tables(result: LinearResult) -> tuple[Table, Table]:
@@ -177,7 +167,7 @@ def fits_table(result: LinearResult) -> Table:
             "from the minimum norm": f"{fit.to_minimum:.1e}",
             "test error": f"{fit.test_error:.3f}",
         }
-        for fit in result.fits
+        for fit in result.fitted.fits
     )
     caption = (
         f"{result.settings.examples} examples, {result.settings.weights} weights; distances are "
@@ -187,7 +177,7 @@ def fits_table(result: LinearResult) -> Table:
 
 
 def lead(result: LinearResult) -> str:
-    away = {fit.name: fit.to_minimum for fit in result.fits}
+    away = {fit.name: fit.to_minimum for fit in result.fitted.fits}
     return (
         f"SGD from zero finds the perfect fit of smallest norm (relative distance "
         f"{away['SGD from zero']:.0e}); Adam fits as perfectly and ends "
@@ -198,12 +188,16 @@ def lead(result: LinearResult) -> str:
 def page(result: LinearResult, command: str) -> StudyPage:
     from nonvacuous.report import plots
 
-    sizes = [float(fit.name) for fit in result.family]
-    trained = [max(fit.residual, FLOOR) for fit in result.family]
-    tested = [fit.test_error for fit in result.family]
+    fitted, settings = result.fitted, result.settings
+    sizes = [float(fit.name) for fit in fitted.family]
+
+    def along(name: str, values: list[float], caption: str, **more: Any) -> Figure:
+        series = [plots.Series(name, sizes, values)]
+        return Figure(plots.lines(series, x_label="how much of the direction", **more), caption)
+
     outside = drawn_bars(
         "outside",
-        {fit.name: fit.outside for fit in result.fits},
+        {fit.name: fit.outside for fit in fitted.fits},
         "Rounding errors for the first two; real distances for the others.",
         "Part of the weights outside the span",
         "share of the norm (logarithmic)",
@@ -211,34 +205,32 @@ def page(result: LinearResult, command: str) -> StudyPage:
     )
     errors = drawn_bars(
         "test error",
-        {fit.name: fit.test_error for fit in result.fits},
+        {fit.name: fit.test_error for fit in fitted.fits},
         "All five fit the training examples to rounding error.",
         "Error on new examples",
         "mean squared error",
     )
-    new = plots.lines(
-        [plots.Series("test error", sizes, tested)],
+    new = along(
+        "test error",
+        [fit.test_error for fit in fitted.family],
+        "Every point of this curve is a perfect fit.",
         title="Test error along the family",
         y_label="mean squared error",
         lowest=0.0,
-        x_label="how much of the direction",
     )
-    known = plots.lines(
-        [plots.Series("training residual", sizes, trained)],
+    known = along(
+        "training residual",
+        [max(fit.residual, FLOOR) for fit in fitted.family],
+        "Rounding error throughout.",
         title="Training residual along the family",
         y_label="max |X w − y|",
         log_y=True,
         lowest=1e-17,
         highest=1.0,
-        x_label="how much of the direction",
-    )
-    family = (
-        Figure(new, "Every point of this curve is a perfect fit."),
-        Figure(known, "Rounding error throughout."),
     )
     hessians = drawn_bars(
         "difference",
-        result.hessian_differences,
+        fitted.hessian_differences,
         f"By automatic differentiation; zero is drawn at {FLOOR:g}.",
         "Distance to the Hessian at the minimum norm",
         "largest difference of an entry (logarithmic)",
@@ -246,7 +238,6 @@ def page(result: LinearResult, command: str) -> StudyPage:
     )
     span, fits = "Who stays in the span of the examples", (fits_table(result),)
     bad = ("Kernel functions through the same examples, chosen badly on purpose.",)
-    settings = result.settings
     return StudyPage(
         title="More weights than examples",
         question="Which of infinitely many perfect fits does an optimizer find?",
@@ -258,7 +249,7 @@ def page(result: LinearResult, command: str) -> StudyPage:
         ),
         sections=(
             Section(span, (_SPAN,), (outside, errors), fits),
-            Section("A family of perfect fits", (_FAMILY,), family),
+            Section("A family of perfect fits", (_FAMILY,), (new, known)),
             Section("The same Hessian at all of them", (_HESSIANS,), (hessians,)),
             Section(
                 "Interpolants that fit perfectly and fail",
