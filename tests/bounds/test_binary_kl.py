@@ -335,7 +335,7 @@ def test_kl_is_zero_only_at_equality_and_beats_pinsker(q: float, p: float) -> No
 def test_a_scalar_takes_the_scalar_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certificates are made of scalars: none of these may need an array, nor numpy."""
     module = importlib.import_module("nonvacuous.bounds.binary_kl")
-    monkeypatch.setattr(module, "_apply", None)
+    monkeypatch.setattr(module, "_numbers", None)
     generator = np.random.default_rng(3)
     for family, _ in FAMILIES[:1] + FAMILIES[7:8]:
         for q, c in zip(*(column.tolist() for column in family(generator, 500)), strict=True):

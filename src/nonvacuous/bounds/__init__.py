@@ -16,7 +16,6 @@ from nonvacuous.bounds.classes import *
 from nonvacuous.bounds.compression import *
 from nonvacuous.bounds.disintegrated import *
 from nonvacuous.bounds.holdout import *
-from nonvacuous.bounds.moment import *
 from nonvacuous.bounds.norms import *
 from nonvacuous.bounds.pac_bayes import *
 from nonvacuous.bounds.paired import *

@@ -8,6 +8,7 @@ docs/theory/capacity.md proves what is computed, or names the source.
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -104,15 +105,9 @@ def vc_upper(*, parameters: Sequence[int], comparisons: Sequence[int]) -> int:
         high *= 2
         if high > checks.LARGEST_COUNT:
             raise BadInput("vc_upper: the bound exceeds 2^53; the network is too large to count")
-    low = high // 2
     # log2 G(m) - m is concave and not negative at m = 1: it changes its sign once.
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _log_labelings(middle, layers) >= middle:
-            low = middle
-        else:
-            high = middle
-    return high - 1
+    low = high // 2
+    return low + bisect(range(low + 1, high), 0, key=lambda m: _log_labelings(m, layers) < m)
 
 
 def vc_lower(*, inputs: int, widths: Sequence[int]) -> int:

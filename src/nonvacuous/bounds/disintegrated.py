@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 
-from nonvacuous.bounds.binary_kl import kl_inverse_upper
-from nonvacuous.bounds.moment import log_moment
+from nonvacuous.bounds.binary_kl import kl_inverse_upper, log_moment
 from nonvacuous.bounds.rounding import as_risk, up
 from nonvacuous.bounds.table import FIRST, OWN_EVENT, Input, Reading, theorem
 
@@ -31,7 +30,6 @@ __all__ = ["disintegrated", "disintegrated_renyi"]
     "(2020), Theorem 1 (i)",
     about=("drawn",),
     certifies=True,
-    complexity="log_density_ratio",
     free=("exact_moment",),
     # With a negative ratio, few examples may promise more than many: the moment grows with n.
     examples=Input("independent examples", 10_000, low=1, whole=True),
@@ -69,7 +67,6 @@ def disintegrated(
     source="Bound for one drawn network: Viallard, Germain, Habrard and Morvant (2024), Theorem 2",
     about=("drawn",),
     certifies=True,
-    complexity="renyi_nats",
     fixed_before=("order",),
     renyi_nats=Input("Renyi divergence of the posterior from the prior", 10.0, push=1),
     order=Input("order of the divergence", 2.0, low=1.0, open=True),

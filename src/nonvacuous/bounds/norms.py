@@ -13,6 +13,7 @@ number of combinations: :func:`grid_point` and :func:`grid_share`.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,8 +24,9 @@ from nonvacuous.errors import BadInput
 
 __all__ = ["bartlett_gap", "golowich_gap", "margin_risk", "neyshabur_gap"]
 
-#: Grid points for one number: 2 ** (j / 4) for -240 <= j <= 240.
-_STEPS, _FINENESS = 240, 4
+#: Grid points for one number: 2 ** (j / 4) for -240 <= j <= 240, and one beyond either end.
+_STEPS = 240
+_POINTS = [2.0 ** (j / 4) for j in range(-_STEPS - 1, _STEPS + 2)]
 
 
 def margin_risk(*, margin_errors: int, examples: int, gap: float) -> float:
@@ -69,12 +71,10 @@ def bartlett_gap(
     """
     spectral = _norms("spectral_norms", spectral_norms)
     sums = _norms("row_sums", row_sums, like=spectral)
-    size = checks.count("width", width, minimum=1)
     length = checks.non_negative("inputs_norm", inputs_norm)
     ratios = math.fsum((b / s) ** (2.0 / 3.0) for b, s in zip(sums, spectral, strict=True))
     complexity = math.prod(spectral) * ratios**1.5
-    gamma = checks.positive("margin", margin)
-    main = 72.0 * length * math.log(2.0 * size) * math.log(examples) / (gamma * examples)
+    main = 72.0 * length * math.log(2.0 * width) * math.log(examples) / (margin * examples)
     tail = 3.0 * math.sqrt(math.log(2.0 / failure) / (2.0 * examples))
     return up(8.0 / examples + main * complexity + tail, ulps=64 + 8 * len(spectral))
 
@@ -115,14 +115,12 @@ def neyshabur_gap(
     frobenius = _norms("frobenius_norms", frobenius_norms, like=spectral)
     if examples < 2:
         raise BadInput("neyshabur_gap needs at least 2 examples.")
-    size = checks.count("width", width, minimum=1)
-    gamma = checks.positive("margin", margin)
     length = checks.positive("input_norm", input_norm)
     d = len(spectral)
     mean = math.exp(math.fsum(map(math.log, spectral)) / d)
     grid = (1.0 + 1.0 / d) * mean
-    noise = gamma / (
-        42.0 * d * length * grid ** (d - 1) * math.sqrt(size * math.log(4.0 * size * d))
+    noise = margin / (
+        42.0 * d * length * grid ** (d - 1) * math.sqrt(width * math.log(4.0 * width * d))
     )
     ratios = math.fsum((f / s) ** 2 for f, s in zip(frobenius, spectral, strict=True))
     kl = mean**2 * ratios / (2.0 * noise**2)
@@ -162,12 +160,11 @@ def golowich_gap(
     """
     frobenius = _norms("frobenius_norms", frobenius_norms)
     kinds = checks.count("classes", classes, minimum=2)
-    gamma = checks.positive("margin", margin)
     length = checks.non_negative("input_norm", input_norm)
     depth = math.sqrt(2.0 * math.log(2.0) * len(frobenius)) + 1.0
     rademacher = length * depth * math.prod(frobenius) / math.sqrt(examples)
     tail = math.sqrt(-math.log(failure) / (2.0 * examples))
-    return up(4.0 * kinds * rademacher / gamma + tail, ulps=64 + 8 * len(frobenius))
+    return up(4.0 * kinds * rademacher / margin + tail, ulps=64 + 8 * len(frobenius))
 
 
 def grid_point(value: float, *, downward: bool = False) -> float:
@@ -177,22 +174,13 @@ def grid_point(value: float, *, downward: bool = False) -> float:
     (3.363585661014858, 2.8284271247461903)
     """
     number = checks.positive("value", value)
-    # The logarithm may be rounded across a grid point: start beside it and compare.
-    nearest = round(math.log2(number) * _FINENESS)
-    if downward:
-        point = nearest + 1
-        while 2.0 ** (point / _FINENESS) > number:
-            point -= 1
-    else:
-        point = nearest - 1
-        while 2.0 ** (point / _FINENESS) < number:
-            point += 1
-    if abs(point) > _STEPS:
+    place = bisect_right(_POINTS, number) - 1 if downward else bisect_left(_POINTS, number)
+    if not 1 <= place <= 2 * _STEPS + 1:
         raise BadInput(
-            f"{value!r} lies outside the grid from {2.0 ** (-_STEPS / _FINENESS):.0e} to "
-            f"{2.0 ** (_STEPS / _FINENESS):.0e}; rescale the network."
+            f"{value!r} lies outside the grid from {_POINTS[1]:.0e} to {_POINTS[-2]:.0e}; rescale "
+            "the network."
         )
-    return float(2.0 ** (point / _FINENESS))
+    return _POINTS[place]
 
 
 def grid_share(failure: float, *, numbers: int) -> float:

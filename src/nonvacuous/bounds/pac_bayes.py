@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from nonvacuous.bounds import checks
-from nonvacuous.bounds.binary_kl import kl_inverse_upper
-from nonvacuous.bounds.moment import log_moment
+from nonvacuous.bounds.binary_kl import kl_inverse_upper, log_moment
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.bounds.table import FIRST, OWN_EVENT, Input, Reading, guarded, theorem
 
@@ -59,7 +58,6 @@ def complexity(
     ),
     source="PAC-Bayes-kl bound: Seeger (2002), Langford (2005), with the constant of Maurer (2004)",
     certifies=True,
-    complexity="kl_nats",
     free=("exact_moment",),
 )
 def seeger(
@@ -88,7 +86,6 @@ def seeger(
     Reading("PAC-Bayes-quadratic", "a relaxation of PAC-Bayes-kl", "kl(q,p) ≥ (p−q)²/2p"),
     source="PAC-Bayes-quadratic bound: Rivasplata et al. (2019), Perez-Ortiz et al. (2021)",
     certifies=True,
-    complexity="kl_nats",
 )
 def quadratic(*, empirical_risk: float, kl_nats: float, examples: int, failure: float) -> float:
     """(sqrt(empirical risk + c) + sqrt(c))^2 with c = (KL + ln(2 sqrt(n) / failure)) / 2n.
@@ -126,7 +123,6 @@ def best_trade_off(
     ),
     source="PAC-Bayes-lambda bound: Thiemann, Igel, Wintenberger and Seldin (2017), Theorem 3",
     certifies=True,
-    complexity="kl_nats",
     free=("trade_off",),
     trade_off=Input("weight of complexity against risk", 0.5, high=2.0, open=True),
 )
@@ -160,7 +156,6 @@ TRADE_OFFS: tuple[float, ...] = tuple(2.0 * (j + 0.5) / 64 for j in range(64))
     ),
     source="PAC-Bayes-lambda bound: Thiemann et al. (2017), with a union bound over a fixed grid",
     certifies=True,
-    complexity="kl_nats",
     fixed_before=("grid",),
 )
 def thiemann_union(
@@ -191,7 +186,6 @@ def thiemann_union(
     ),
     source="PAC-Bayes bound of McAllester (1999), with the constant of Maurer (2004)",
     certifies=True,
-    complexity="kl_nats",
 )
 def mcallester(*, empirical_risk: float, kl_nats: float, examples: int, failure: float) -> float:
     """empirical risk + sqrt((KL + ln(2 sqrt(n) / failure)) / 2n): Pinsker applied to ``seeger``.
@@ -213,7 +207,6 @@ TEMPERATURES: tuple[float, ...] = tuple(1e-3 * 32_000.0 ** (j / 127) for j in ra
     source="PAC-Bayes bound of Catoni (2007), Theorem 1.2.6, at a temperature fixed before the "
     "data",
     certifies=True,
-    complexity="kl_nats",
     fixed_before=("temperature",),
     temperature=Input("weight of risk against complexity", 0.5, open=True),
 )
@@ -265,7 +258,6 @@ def best_temperature(
     ),
     source="PAC-Bayes bound of Catoni (2007), Theorem 1.2.6, with a union bound over a fixed grid",
     certifies=True,
-    complexity="kl_nats",
     fixed_before=("grid",),
 )
 def catoni_union(

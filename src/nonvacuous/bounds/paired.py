@@ -134,14 +134,9 @@ def constant_margin(
         raise BadInput("hits and totals must hold one count per class, hits at most totals.")
     n, all_right = sum(counts), sum(right)
     bound = paired_lower if n * len(counts) <= MOST_COMPARED else rectangle_lower
-    ends: dict[tuple[int, int], float] = {}
-    for hit, total in zip(right, counts, strict=True):
-        pair = (all_right - hit, total - hit)
-        if pair not in ends:
-            ends[pair] = bound(wins=pair[0], losses=pair[1], examples=n, failure=failure)
-    margins = [ends[all_right - h, t - h] for h, t in zip(right, counts, strict=True)]
-    largest = max(range(len(counts)), key=counts.__getitem__)
-    return min(margins), largest
+    pairs = {(all_right - hit, total - hit) for hit, total in zip(right, counts, strict=True)}
+    margin = min(bound(wins=won, losses=lost, examples=n, failure=failure) for won, lost in pairs)
+    return margin, counts.index(max(counts))
 
 
 def _ruled_out(difference: float, most: float, surplus: int, n: int, goal: float) -> bool:

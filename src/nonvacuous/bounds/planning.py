@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 
-from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.bounds.later import numpy as np
 from nonvacuous.bounds.later import special
@@ -24,20 +24,16 @@ def allowed_errors(*, examples: int, target: float, failure: float) -> int:
     >>> allowed_errors(examples=694, target=0.05, failure=0.05)
     25
     """
-    goal = checks.unit_interval("target", target)
-    if goal >= 1.0:
+    if target >= 1.0:
         return examples
     # The k-th tail is at most failure up to the answer and above it beyond.
-    low, high = -1, examples
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = special.bdtr(middle, examples, goal) <= failure
-        low, high = (middle, high) if enough else (low, middle)
-    while low >= 0 and holdout(errors=low, examples=examples, failure=failure) > goal:
-        low -= 1
-    return low
+    most = bisect(range(examples), failure, key=lambda k: special.bdtr(k, examples, target)) - 1
+    while most >= 0 and holdout(errors=most, examples=examples, failure=failure) > target:
+        most -= 1
+    return most
 
 
+@guarded
 def chance_to_promise(*, examples: int, target: float, risk: float, failure: float) -> float:
     """The chance that a test of ``examples`` promises ``target`` if the true risk is ``risk``.
 
@@ -45,10 +41,10 @@ def chance_to_promise(*, examples: int, target: float, risk: float, failure: flo
     0.851
     """
     most = allowed_errors(examples=examples, target=target, failure=failure)
-    true = checks.unit_interval("risk", risk)
-    return float(special.bdtr(most, examples, true)) if most >= 0 else 0.0
+    return float(special.bdtr(most, examples, risk)) if most >= 0 else 0.0
 
 
+@guarded
 def examples_needed(
     *, target: float, risk: float, chance: float, failure: float
 ) -> tuple[int, int]:
@@ -62,23 +58,20 @@ def examples_needed(
     >>> examples_needed(target=0.05, risk=0.03, chance=0.8, failure=0.05)
     (601, 694)
     """
-    goal, true = checks.unit_interval("target", target), checks.unit_interval("risk", risk)
-    wanted = checks.unit_interval("chance", chance)
-    delta = checks.failure_probability(failure)
-    if not (0.0 < goal < 1.0 and true < goal and wanted < 1.0):
+    if not (risk < target < 1.0 and chance < 1.0):
         raise BadInput(
             f"a risk of {risk!r} cannot be promised to be at most {target!r} with chance "
             f"{chance!r}: the target must lie above the true risk, and the chance below 1."
         )
     most = 64
     while True:
-        starts = _tooth_starts(most, goal, delta)
+        starts = _tooth_starts(most, target, failure)
         errors = np.arange(most)
-        best = special.bdtr(errors, starts[:-1], true)
-        worst = special.bdtr(errors, starts[1:] - 1, true)
-        reached = np.flatnonzero(best >= wanted)
+        best = special.bdtr(errors, starts[:-1], risk)
+        worst = special.bdtr(errors, starts[1:] - 1, risk)
+        reached = np.flatnonzero(best >= chance)
         if len(reached) and most >= 4 * (reached[0] + 8):
-            lost = np.flatnonzero(worst < wanted)
+            lost = np.flatnonzero(worst < chance)
             return int(starts[reached[0]]), int(starts[lost[-1] + 1 if len(lost) else 0])
         if most > _MOST_ERRORS:
             raise BadInput(

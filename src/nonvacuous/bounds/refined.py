@@ -21,7 +21,6 @@ RATES: tuple[float, ...] = tuple(1e-3 * 990.0 ** (j / 63) for j in range(64))
 
 @theorem(
     source="Wu and Seldin (2022), Theorem 7",
-    complexity="kl_nats",
     levels=Input("the values of the loss, increasing", (0.0, 0.5, 1.0), apart=True),
     tail_risks=Input("how often it is at least each", (0.4, 0.1), apart=True),
 )
@@ -73,7 +72,6 @@ def split_kl(
         grid=RATES,
     ),
     source="Mhammedi, Grunwald and Guedj (2019), with a union bound over a fixed grid",
-    complexity="kl_nats",
     fixed_before=("grid",),
 )
 def empirical_bernstein(

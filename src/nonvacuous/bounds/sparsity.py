@@ -39,7 +39,6 @@ _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
     "(2019) and Muthukumar and Sulam (2023): docs/theory/sparsity.md, section 1",
     about=("deterministic",),
     certifies=True,
-    complexity="kl_nats",
     loss_upper=Input("the noisy loss on the bound examples", 0.1, push=1, high=1.0),
     escape=Input("chance that noise misses an error", 0.05, push=1, high=1.0 - 2.0**-53),
     grid_nats=Input("price of the setting", 10.0, push=1),

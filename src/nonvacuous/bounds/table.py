@@ -62,7 +62,14 @@ INPUTS: Mapping[str, Input] = {
     "trials": Input("independent trials", 10_000, push=-1, low=1, whole=True),
     "errors": Input("errors among them", 100, push=1, whole=True, at_most="examples"),
     "failure": _part("probability that the claim is false", 0.05, push=-1, open=True),
+    "target": _part("the risk to promise", 0.05),
+    "risk": _part("the true risk, as planned", 0.03),
+    "chance": _part("how likely the promise shall be", 0.9),
+    "margin": Input("by how much the right score leads", 1.0, push=-1, open=True),
+    "width": Input("the largest layer", 784, push=1, low=1, whole=True),
 }
+#: Inputs that pay for the distance to the prior; a theorem has one of them at most.
+PRICES = ("kl_nats", "log_density_ratio", "renyi_nats")
 
 
 FIRST = "the one to choose beforehand"
@@ -110,9 +117,9 @@ class Reading:
 class Theorem:
     """One bound: the function, its source, and the facts that its inputs must agree with.
 
-    ``about`` are the predictors it speaks about. ``complexity`` names the input that pays for the
-    distance to the prior. ``fixed_before`` are inputs that hold only for values chosen before the
-    bound examples were seen; ``free`` are inputs for which it holds at all values at once.
+    ``about`` are the predictors it speaks about. ``fixed_before`` are inputs that hold only for
+    values chosen before the bound examples were seen; ``free`` are inputs for which it holds at all
+    values at once.
     """
 
     function: Callable[..., float]
@@ -121,7 +128,6 @@ class Theorem:
     source: str
     about: tuple[str, ...] = ("stochastic",)
     certifies: bool = False
-    complexity: str | None = None
     fixed_before: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
     lower: bool = False
@@ -129,6 +135,11 @@ class Theorem:
     @property
     def name(self) -> str:
         return self.function.__name__
+
+    @property
+    def complexity(self) -> str | None:
+        """The input that pays for the distance to the prior, if any does."""
+        return next((name for name in PRICES if name in self.inputs), None)
 
     @cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -164,7 +175,7 @@ class Theorem:
 
 #: Every theorem by name, in the order of their modules.
 THEOREMS: dict[str, Theorem] = {}
-Function = TypeVar("Function", bound=Callable[..., float])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def named_row(theorem: str, options: Mapping[str, Any]) -> str:
@@ -184,7 +195,7 @@ def guarded(function: Function, inputs: Mapping[str, Input] = INPUTS) -> Functio
     limits = {name: other if other in names else "trials" for name, other in limits.items()}
 
     @wraps(function)
-    def called(*given: Any, **arguments: Any) -> float:
+    def called(*given: Any, **arguments: Any) -> Any:
         for name, spec in numbers.items():
             if name in arguments:
                 arguments[name] = spec.checked(name, arguments[name])
@@ -211,18 +222,17 @@ def theorem(*readings: Reading, **facts: Any) -> Callable[[Function], Function]:
     def enter(function: Function) -> Function:
         names = inspect.signature(function).parameters
         inputs = {name: known[name] for name in names if name in known}
-        function = guarded(function, inputs)
-        entry = Theorem(function, inputs, (), **fields)
-        named = [
+        entry = Theorem(guarded(function, inputs), inputs, (), **fields)
+        named = tuple(
             replace(
                 reading,
                 name=reading.name or named_row(entry.name, reading.options),
                 about=reading.about or entry.about[0],
             )
             for reading in readings
-        ]
-        THEOREMS[entry.name] = replace(entry, readings=tuple(named))
-        return function
+        )
+        THEOREMS[entry.name] = replace(entry, readings=named)
+        return cast(Function, entry.function)
 
     return enter
 
