@@ -30,7 +30,8 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def attempt(config: str, outcome: str = "0" * 64, **changes: object) -> Attempt:
-    return replace(Attempt(DATA, BOUND, config, outcome=outcome), **changes)
+    first = Attempt(examples=DATA, bound=BOUND, config=config, outcome=outcome)
+    return replace(first, **changes)
 
 
 def earlier(ledger: Path, new: Attempt) -> tuple[int, ...]:
@@ -235,12 +236,10 @@ def test_the_folder_is_made_and_bad_digests_are_refused(tmp_path: Path) -> None:
     assert ledger == tmp_path / "runs" / FILE_NAME
     record_attempt(ledger, attempt("one"))
     assert earlier(ledger, attempt("two")) == (1,)
-    with pytest.raises(BadInput, match="bound digest"):
-        attempt("one", bound="")
-    with pytest.raises(BadInput, match="config digest"):
-        attempt(None)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="number of certificates"):
-        attempt("one", paid=0)
+    wrong = {"bound": "", "config": None, "paid": 0, "classes": (3, -1)}
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=f"(?s)Attempt.*{name}"):
+            replace(attempt("one"), **{name: value})
 
 
 def test_a_ledger_that_forgets_is_refused(tmp_path: Path) -> None:

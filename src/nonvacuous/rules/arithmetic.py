@@ -94,22 +94,15 @@ def sampled_risk(risk: RiskRecord, failure: float | None) -> float:
     once"), and then the risk is the plain frequency.
     """
     if risk.scheme == ONCE:
-        if risk.total is not None:
-            return min(1.0, up(risk.total / risk.trials, ulps=1))
-        if risk.errors is None:
-            raise BadInput("a risk needs errors, or a total of losses.")
-        return risk.errors / risk.trials
+        return risk.mean if risk.total is None else min(1.0, up(risk.mean, ulps=1))
     if failure is None:
         raise BadInput(f"a risk of scheme {risk.scheme!r} was sampled; its price must be paid.")
     if risk.total is not None:
         return sampling_bounded(total=risk.total, trials=risk.trials, failure=failure)
     if risk.scheme == "shared draws":
         raise BadInput("shared draws are trials in [0, 1]: their total is needed, not errors.")
-    if risk.errors is None:
-        raise BadInput("a risk needs errors, or a total of losses.")
-    return sampling(
-        errors=risk.errors, trials=risk.trials, failure=failure, identical=risk.identical
-    )
+    errors = int(risk.amount)
+    return sampling(errors=errors, trials=risk.trials, failure=failure, identical=risk.identical)
 
 
 def risk_record(failure: float | None, **counts: Any) -> RiskRecord:
@@ -232,23 +225,13 @@ def ledger(
     if sampled:
         loss = "the noisy loss" if kind_of(mode).noisy else "the risk"
         reason, share = f"Monte-Carlo estimate of {loss}", SAMPLING_SHARE * budget.remaining
-        if measured > 1:
-            reason += f", of {measured} posteriors"
-            budget.choose(SAMPLING_LINE, share, choices=measured, reason=reason)
-        else:
-            budget.spend(SAMPLING_LINE, share, reason=reason)
+        reason += f", of {measured} posteriors" if measured > 1 else ""
+        budget.choose(SAMPLING_LINE, share, choices=measured, reason=reason)
     drawn = 1 if sampled else measured
-    if choices * drawn > 1:
-        over = ["the grid of prior scales"] if choices > 1 else []
-        over += [f"{drawn} networks drawn"] if drawn > 1 else []
-        budget.choose(
-            BOUND_LINE,
-            budget.remaining,
-            choices=choices * drawn,
-            reason=f"PAC-Bayes bound, union over {' and '.join(over)}",
-        )
-    else:
-        budget.spend_rest(BOUND_LINE, reason=kind_of(mode).paid_for)
+    over = ["the grid of prior scales"] if choices > 1 else []
+    over += [f"{drawn} networks drawn"] if drawn > 1 else []
+    reason = f"PAC-Bayes bound, union over {' and '.join(over)}" if over else kind_of(mode).paid_for
+    budget.choose(BOUND_LINE, budget.remaining, choices=choices * drawn, reason=reason)
     record = budget.to_dict()
     return BudgetRecord.model_validate({**record, "entries": tuple(record["entries"])})
 
