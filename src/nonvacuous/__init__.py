@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nonvacuous.distributions import DiagonalGaussian as DiagonalGaussian
     from nonvacuous.distributions import priors as priors
     from nonvacuous.evaluation.compare import compare as compare
-    from nonvacuous.evaluation.disagreement import disagreement as disagreement
+    from nonvacuous.evaluation.compare import disagreement as disagreement
     from nonvacuous.evaluation.evaluate import evaluate as evaluate
     from nonvacuous.evaluation.monitor import monitor as monitor
     from nonvacuous.evaluation.plan import plan as plan
@@ -69,8 +69,7 @@ _OBJECTS = {
     "certificate": "Certificate",
     "certify": "certify",
     "distributions": "DiagonalGaussian",
-    "evaluation.compare": "compare",
-    "evaluation.disagreement": "disagreement",
+    "evaluation.compare": "compare disagreement",
     "evaluation.evaluate": "evaluate",
     "evaluation.monitor": "monitor",
     "evaluation.plan": "plan",

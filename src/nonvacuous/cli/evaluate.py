@@ -215,7 +215,7 @@ def _gates(report: Any, gates: Gates) -> int:
 
 def _inherited(file: Path, given: Inheritance, new: str, gates: Gates, *, as_json: bool) -> int:
     from nonvacuous.certificate import Certificate
-    from nonvacuous.evaluation.disagreement import disagreement
+    from nonvacuous.evaluation.compare import disagreement
     from nonvacuous.evaluation.tables import read_columns
 
     certified = given.certified

@@ -23,7 +23,7 @@ def plain(values: Any, name: str) -> Any:
         raise BadInput(f"{name} is a single {type(values).__name__}; give one for each example.")
     if array.dtype == object:
         array = _from_objects(array, name)
-    if array.dtype.kind == "b" or array.dtype.kind in "iu":
+    if array.dtype.kind in "biu":
         return array.astype(np.int64)
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~np.isfinite(array).all(axis=tuple(range(1, array.ndim))))

@@ -1,10 +1,15 @@
-"""compare: is the second predictor better than the first, on the same examples?"""
+"""Two predictors on the same examples.
+
+compare: is the second better than the first? disagreement: what does a model that was never tested
+inherit from one that was?
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,7 +17,8 @@ from scipy import special
 
 from nonvacuous.bounds import betting, betting_lower, checks, holdout, paired_lower, sign_test
 from nonvacuous.bounds.paired import DISCORDANCE_SHARE
-from nonvacuous.bounds.rounding import down
+from nonvacuous.bounds.rounding import as_risk, down, shown_up, up
+from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import BadRow, Coder, plain
 from nonvacuous.evaluation.outcomes import outcomes
@@ -117,16 +123,17 @@ def compare(
     codes = {name: _codes(column, name, len(first)) for name, column in (groups or {}).items()}
     compared = []
     for name, second in zip(challengers, others, strict=True):
-        part = _Part(exact, failure / len(others), confidence, (str(names[0]), name), seed)
+        told = (str(names[0]), name), failure / len(others), confidence
+        part = partial(_compared, *told, exact=exact, seed=seed)
         gaps = first - second
         slices = {
             column: {
-                value: part.compared(gaps[of == code], None if units is None else units[of == code])
+                value: part(gaps[of == code], None if units is None else units[of == code])
                 for code, value in enumerate(values)
             }
             for column, (values, of) in codes.items()
         }
-        compared.append(replace(part.compared(gaps, units), groups=slices))
+        compared.append(replace(part(gaps, units), groups=slices))
     best = max(compared, key=lambda one: (one.difference_lower, one.difference_upper))
     return replace(best, others=tuple(one for one in compared if one is not best))
 
@@ -139,40 +146,39 @@ def _codes(column: Any, name: str, size: int) -> tuple[list[str], np.ndarray]:
     return [str(value) for value in coder.values], codes
 
 
-@dataclass(frozen=True)
-class _Part:
-    """How two predictors are compared, on all rows or on those of one group."""
-
-    exact: bool
-    failure: float
-    confidence: float
-    names: tuple[str, str]
-    seed: int
-
-    def compared(self, gaps: np.ndarray, units: np.ndarray | None) -> Comparison:
-        """From the differences of the losses, row by row."""
-        half = down(self.failure / 2)
-        wins = losses = p_value = None
-        if self.exact:
-            n = len(gaps)
-            wins, losses = int((gaps > 0).sum()), int((gaps < 0).sum())
-            low = paired_lower(wins=wins, losses=losses, examples=n, failure=half)
-            high = -paired_lower(wins=losses, losses=wins, examples=n, failure=half)
-            one = min(sign_test(wins=wins, losses=losses), sign_test(wins=losses, losses=wins))
-            p_value = min(1.0, 2.0 * one)
-            needed = _exactly_needed(wins, losses, n, half)
-        else:
-            if units is not None:
-                _, where, sizes = np.unique(units, return_inverse=True, return_counts=True)
-                gaps = np.bincount(where, weights=gaps) / sizes
-            n = len(gaps)
-            order = np.argsort(np.random.PCG64(self.seed).random_raw(n), kind="stable")
-            scaled = np.clip(0.5 * (1.0 + gaps[order]), 0.0, 1.0)
-            low = max(-1.0, down(2.0 * betting_lower(scaled, failure=half) - 1.0))
-            high = min(1.0, -down(-(2.0 * betting(scaled, failure=half) - 1.0)))
-            needed = _needed(float(gaps.mean()), float(gaps.var()), half)
-        verdict = _verdict(low, high, n, needed, self.names)
-        return Comparison(low, high, p_value, wins, losses, n, self.confidence, verdict, self.names)
+def _compared(
+    names: tuple[str, str],
+    failure: float,
+    confidence: float,
+    gaps: np.ndarray,
+    units: np.ndarray | None,
+    *,
+    exact: bool,
+    seed: int,
+) -> Comparison:
+    """From the differences of the losses, row by row: of all rows, or of those of one group."""
+    half = down(failure / 2)
+    wins = losses = p_value = None
+    if exact:
+        n = len(gaps)
+        wins, losses = int((gaps > 0).sum()), int((gaps < 0).sum())
+        low = paired_lower(wins=wins, losses=losses, examples=n, failure=half)
+        high = -paired_lower(wins=losses, losses=wins, examples=n, failure=half)
+        one = min(sign_test(wins=wins, losses=losses), sign_test(wins=losses, losses=wins))
+        p_value = min(1.0, 2.0 * one)
+        needed = _exactly_needed(wins, losses, n, half)
+    else:
+        if units is not None:
+            _, where, sizes = np.unique(units, return_inverse=True, return_counts=True)
+            gaps = np.bincount(where, weights=gaps) / sizes
+        n = len(gaps)
+        order = np.argsort(np.random.PCG64(seed).random_raw(n), kind="stable")
+        scaled = np.clip(0.5 * (1.0 + gaps[order]), 0.0, 1.0)
+        low = max(-1.0, down(2.0 * betting_lower(scaled, failure=half) - 1.0))
+        high = min(1.0, -down(-(2.0 * betting(scaled, failure=half) - 1.0)))
+        needed = _needed(float(gaps.mean()), float(gaps.var()), half)
+    verdict = _verdict(low, high, n, needed, names)
+    return Comparison(low, high, p_value, wins, losses, n, confidence, verdict, names)
 
 
 def _verdict(low: float, high: float, n: int, needed: float, names: tuple[str, str]) -> str:
@@ -211,3 +217,55 @@ def _exactly_needed(wins: int, losses: int, n: int, half: float) -> float:
         if most * quantile**2 <= ((wins - losses) / n) ** 2 * needed:
             break
     return needed
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """The promise about a new model: the old one's, and how often the two differ at most."""
+
+    risk_upper: float
+    confidence: float
+    disagreements: int
+    inputs: int
+    disagreement_upper: float
+
+    def __str__(self) -> str:
+        return (
+            f"risk <= {shown_up(self.risk_upper)} with confidence {self.confidence:.10g}: they "
+            f"differ on {self.disagreements} of {self.inputs} inputs, on at most "
+            f"{shown_up(self.disagreement_upper)} of all."
+        )
+
+
+def disagreement(
+    report: Certificate,
+    new_predictions: Any,
+    old_predictions: Any,
+    *,
+    failure: float = 0.01,
+    models: int = 1,
+) -> Inherited:
+    """Risk of a new model <= risk of the certified one + P(they differ), for right-or-wrong losses.
+
+    Both predict the same unlabeled inputs: independent draws of the certified distribution that
+    the new model was not made with. ``failure`` comes on top of the report's own; with several
+    new ``models`` each has its share of it.
+    """
+    if report.status == "refused" or report.loss.name != "zero-one":
+        raise BadInput("only the error rate of a certificate that was not refused is inherited.")
+    coder = Coder()
+    new = coder(plain(new_predictions, "new_predictions"))
+    old = coder(plain(old_predictions, "old_predictions"))
+    if len(new) != len(old) or not len(new):
+        raise BadInput(f"both must predict the same inputs: got {len(new)} and {len(old)} answers.")
+    if models < 1:
+        raise BadInput(f"models counts the new models, from 1 up, got {models!r}.")
+    differ = int((new != old).sum())
+    end = holdout(errors=differ, examples=len(new), failure=failure / models)
+    return Inherited(
+        risk_upper=as_risk(up(report.risk_upper + end)),
+        confidence=1.0 - up(report.budget.failure + failure),
+        disagreements=differ,
+        inputs=len(new),
+        disagreement_upper=end,
+    )

@@ -59,19 +59,18 @@ def promise_of(tally: Tally, failure: float) -> Promise:
     inputs: dict[str, float | int] = {"examples": sample.examples, "failure": failure}
     if sample.squares is None:
         inputs = {"errors": int(sample.errors), **inputs}
-    half = down(failure / 2)
-    ends = [sample.lower(half), sample.upper(half)]
-    upper, lower = sample.upper(failure), sample.lower(failure)
+    shares = failure, down(failure / 2)
+    lowers, uppers = ([end(share) for share in shares] for end in (sample.lower, sample.upper))
     if settings.metric == "f1":
         # 1 - F1 = r / (2 - r) for r = 1 - Jaccard, which grows with r.
-        upper, lower = up(upper / (2.0 - upper)), down(lower / (2.0 - lower))
-        ends = [down(ends[0] / (2.0 - ends[0])), up(ends[1] / (2.0 - ends[1]))]
+        lowers = [down(end / (2.0 - end)) for end in lowers]
+        uppers = [up(end / (2.0 - end)) for end in uppers]
     return Promise(
         errors=sample.errors,
         trials=sample.examples,
-        risk_upper=as_risk(upper),
-        risk_lower=as_risk(lower),
-        interval=(as_risk(ends[0]), as_risk(ends[1])),
+        risk_upper=as_risk(uppers[0]),
+        risk_lower=as_risk(lowers[0]),
+        interval=(as_risk(lowers[1]), as_risk(uppers[1])),
         theorem=THEOREMS[sample.theorem],
         name=sample.theorem,
         inputs=inputs,
@@ -174,7 +173,7 @@ def conclude(tally: Tally, failure: float) -> tuple[Promise, EvaluationRecord]:
     guess = 1.0 - 1.0 / max(2, len(tally.classes.values)) if tally.classes.values else 1.0
     slices = {name: _slices(tally.slices(name), failure, guess) for name in tally.groups}
     worst = max((s.risk_upper for group in slices.values() for s in group.values()), default=None)
-    if len(tally.answers) and settings.metric != "selective error":
+    if len(tally.answers) and not selective:
         for column in (TRUE_CLASS, PREDICTED_CLASS):
             slices[column] = _slices(tally.class_slices(column), failure, guess)
     rest = tally.rows - tally.counted

@@ -99,7 +99,8 @@ def evaluate(
         batches = in_batches(given)
     if chosen.where and (predictor is not None or data is None):
         raise BadInput("where chooses rows of a file or table: name it as data.")
-    missing = [role for role in roles_of(chosen.metric) if role not in given and predictor is None]
+    known = {*given, *(() if predictor is None else ("predictions", "labels"))}
+    missing = [role for role in roles_of(chosen.metric) if role not in known]
     if missing:
         raise BadInput(f"metric {chosen.metric!r} needs {' and '.join(missing)}.")
     kept: list[Batch] = []

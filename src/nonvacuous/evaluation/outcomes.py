@@ -107,24 +107,22 @@ def _classes(column: Any, name: str, settings: Evaluation, classes: Coder) -> np
             f"{looks}, not classes. Give the class of each row, as in {hint}."
         )
     declared = settings.classes
-    if declared is not None:
-        if not text and all(isinstance(value, str) for value in declared):
-            outside = np.flatnonzero((column < 0) | (column >= len(declared)))
-            if len(outside):
-                raise BadRow(
-                    f"{name}: position {int(column[outside[0]])} in",
-                    int(outside[0]),
-                    f" is outside the {len(declared)} declared classes.",
-                )
-            return np.asarray(column)
-        codes = classes(column)
-        if len(classes.values) > len(declared):
-            odd = classes.values[len(declared)]
-            close = difflib.get_close_matches(str(odd), [str(v) for v in declared], n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise BadInput(f"{name}: {odd!r} is not one of the declared classes.{hint}")
-        return codes
-    return classes(column)
+    if declared is not None and not text and all(isinstance(value, str) for value in declared):
+        outside = np.flatnonzero((column < 0) | (column >= len(declared)))
+        if len(outside):
+            raise BadRow(
+                f"{name}: position {int(column[outside[0]])} in",
+                int(outside[0]),
+                f" is outside the {len(declared)} declared classes.",
+            )
+        return np.asarray(column)
+    codes = classes(column)
+    if declared is not None and len(classes.values) > len(declared):
+        odd = classes.values[len(declared)]
+        close = difflib.get_close_matches(str(odd), [str(v) for v in declared], n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise BadInput(f"{name}: {odd!r} is not one of the declared classes.{hint}")
+    return codes
 
 
 def _outside_top(
@@ -153,9 +151,7 @@ def _brier(probabilities: np.ndarray, labels: Any, settings: Evaluation) -> np.n
     """Half the squared distance to the true class, which lies in [0, 1]."""
     if probabilities.ndim == 1:
         probabilities = np.stack([1.0 - probabilities, probabilities], axis=1)
-    if settings.classes is None and (
-        hasattr(labels, "dictionary_encode") or labels.dtype.kind != "i"
-    ):
+    if settings.classes is None and (_is_text(labels) or labels.dtype.kind != "i"):
         raise BadInput("metric 'brier' needs classes in the order of the probabilities.")
     names = settings.classes or tuple(range(probabilities.shape[1]))
     if len(names) != probabilities.shape[1]:

@@ -26,7 +26,7 @@ from nonvacuous.bounds.rounding import as_risk, down
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import Coder, ColumnDigest
 from nonvacuous.evaluation.likeness import Distinct, Likeness, hashes_of
-from nonvacuous.evaluation.outcomes import outcomes, prepared, roles_of
+from nonvacuous.evaluation.outcomes import outcomes, prepared
 from nonvacuous.evaluation.tables import Batch
 from nonvacuous.evaluation_records import Evaluation
 from nonvacuous.seeds import derived_seed
@@ -347,11 +347,7 @@ class _Clusters:
 def counted(settings: Evaluation, batches: Iterable[Batch], *, clusters: bool) -> Tally:
     """The tally of all batches; an empty or incomplete stream is refused."""
     tally = Tally(settings, clusters=clusters)
-    needed = roles_of(settings.metric)
     for batch in batches:
-        missing = [role for role in needed if role not in batch]
-        if missing:
-            raise BadInput(f"metric {settings.metric!r} needs {' and '.join(missing)}.")
         batch.naming(tally.add)
     if tally.rows == 0:
         raise BadInput("there are no examples: the file or the stream is empty.")

@@ -12,7 +12,7 @@ from nonvacuous.bounds import constant_margin, f1_lower, holdout, holdout_lower,
 from nonvacuous.bounds.rounding import down, shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.evaluation import audit as questions
-from nonvacuous.evaluation.conclusions import baseline_of, conclude, promise_of
+from nonvacuous.evaluation.conclusions import baseline_of, conclude
 from nonvacuous.evaluation.evaluate import EVIDENCE
 from nonvacuous.evaluation.tables import batches_of
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally, counted
@@ -178,8 +178,6 @@ def _again(test: _Test, tally: Tally) -> str:
     equal(certificate.risk_upper, promise.risk_upper, "risk_upper")
     equal(certificate.empirical.amount, float(promise.errors), "empirical")
     equal(certificate.baseline, baseline_of(tally, share), "baseline")
-    if recorded.settings.metric == "selective error":
-        equal(certificate.risk_upper, promise_of(tally, down(share / 2)).risk_upper, "risk_upper")
     return "promise, groups, classes and constant answer."
 
 
