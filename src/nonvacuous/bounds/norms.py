@@ -26,7 +26,7 @@ __all__ = ["bartlett_gap", "golowich_gap", "margin_risk", "neyshabur_gap"]
 
 #: Grid points for one number: 2 ** (j / 4) for -240 <= j <= 240, and one beyond either end.
 _STEPS = 240
-_POINTS = [2.0 ** (j / 4) for j in range(-_STEPS - 1, _STEPS + 2)]
+_POINTS: list[float] = [2.0 ** (j / 4) for j in range(-_STEPS - 1, _STEPS + 2)]
 
 
 def margin_risk(*, margin_errors: int, examples: int, gap: float) -> float:
