@@ -198,6 +198,16 @@ def test_a_torn_line_hides_nothing(ledger: Path, torn: bytes) -> None:
     assert earlier(ledger, attempt("three")) == (1, 1)
 
 
+@pytest.mark.parametrize("front", ["", "\ufeff"])
+@pytest.mark.parametrize("words", ["other patients", "\udcff", "\U0001f431"])
+def test_no_odd_letter_hides_an_attempt(ledger: Path, front: str, words: str) -> None:
+    """Neither a byte order mark that an editor left nor what a terminal passed on in raw bytes."""
+    record_attempt(ledger, attempt("one", different=words))
+    line = ledger.read_text(encoding="utf-8").strip()
+    ledger.write_text(f"{front}{line}\n", encoding="utf-8")
+    assert earlier(ledger, attempt("two")) == (1,)
+
+
 @pytest.mark.slow
 def test_a_cut_at_any_place_loses_at_most_the_last_line(ledger: Path) -> None:
     for config in ("one", "two", "three"):

@@ -69,9 +69,6 @@ class Check:
     predictors: tuple[str, ...]
     function: Callable[[Evidence], Outcome]
 
-    def applies(self, *, mode: str, predictor: str) -> bool:
-        return mode in self.modes and predictor in self.predictors
-
     def on_part(self, evidence: Evidence) -> Outcome | None:
         """What it finds on some of the facts; None where these, or this machine, do not do."""
         try:
@@ -99,7 +96,8 @@ class Check:
         return Assumption(name=self.name, **vars(outcome))
 
 
-_CHECKS: dict[str, Check] = {}
+#: All checks by name, in the order in which they are listed in certificates.
+CHECKS: dict[str, Check] = {}
 
 
 def check(
@@ -116,27 +114,22 @@ def check(
         raise ValueError(f"check {name!r} is of version {since}; the audit is of {VERSION}")
     if not rows or any(not 1 <= row <= ROWS for row in rows):
         raise ValueError(f"check {name!r} must guard rows between 1 and {ROWS}, got {rows!r}")
-    if name in _CHECKS:
+    if name in CHECKS:
         raise ValueError(f"there is a check {name!r} already")
 
     def register(function: Callable[[Evidence], Outcome]) -> Callable[[Evidence], Outcome]:
-        _CHECKS[name] = Check(name, rows, since, says, modes, predictors, function)
+        CHECKS[name] = Check(name, rows, since, says, modes, predictors, function)
         return function
 
     return register
-
-
-def registered() -> tuple[Check, ...]:
-    """All checks, in the order in which they are listed in certificates."""
-    return tuple(_CHECKS.values())
 
 
 def required(*, mode: str, predictor: str, version: int | None = None) -> tuple[Check, ...]:
     """What a certificate of this kind has to pass; with a version, what it had to pass then."""
     return tuple(
         c
-        for c in _CHECKS.values()
-        if c.since <= (version or VERSION) and c.applies(mode=mode, predictor=predictor)
+        for c in CHECKS.values()
+        if c.since <= (version or VERSION) and mode in c.modes and predictor in c.predictors
     )
 
 

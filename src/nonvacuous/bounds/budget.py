@@ -127,10 +127,7 @@ class ConfidenceBudget:
         return tuple(total * part for part in parts)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "failure": self._failure,
-            "entries": [asdict(entry) for entry in self._entries],
-        }
+        return {"failure": self._failure, "entries": tuple(map(asdict, self._entries))}
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> ConfidenceBudget:

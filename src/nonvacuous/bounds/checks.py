@@ -113,9 +113,11 @@ def count(name: str, value: Any, *, minimum: int = 0) -> int:
 
 
 def counts(name: str, values: Any, *, minimum: int = 0) -> tuple[int, ...]:
-    """A sequence of counts, one per layer."""
+    """A sequence of counts, one for each layer or class."""
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
-        raise BadInput(f"{name} must be a sequence of counts, one per layer, got {values!r}.")
+        raise BadInput(
+            f"{name} must be a sequence of counts, one for each layer or class, got {values!r}."
+        )
     return tuple(count(name, value, minimum=minimum) for value in values)
 
 

@@ -127,7 +127,7 @@ class Coder:
         """Codes of a column that :func:`plain` made."""
         if hasattr(column, "dictionary_encode"):
             encoded = column.dictionary_encode()
-            codes: np.ndarray = self._table(encoded.dictionary.to_pylist())
+            codes = self._table(encoded.dictionary.to_pylist())
             return np.asarray(codes[encoded.indices.to_numpy()])
         if not len(column):
             return np.empty(0, dtype=np.int64)
@@ -168,7 +168,10 @@ class ColumnDigest:
 
     def update(self, column: Any) -> None:
         if hasattr(column, "dictionary_encode"):
-            self._text(column)
+            offsets = np.frombuffer(column.buffers()[1], dtype="<i8")
+            offsets = offsets[column.offset : column.offset + len(column) + 1]
+            content = memoryview(column.buffers()[2] or b"")[offsets[0] : offsets[-1]]
+            self._feed("text", np.diff(offsets).astype("<i8").tobytes(), content)
         elif column.dtype.kind == "U":
             encoded = [text.encode() for text in column.tolist()]
             lengths = np.array([len(text) for text in encoded], dtype="<i8")
@@ -177,12 +180,6 @@ class ColumnDigest:
             kind = "whole" if column.dtype.kind == "i" else "real"
             data = column.astype("<i8" if kind == "whole" else "<f8", copy=False)
             self._feed(f"{kind} {column.shape[1:]}", np.ascontiguousarray(data).data.cast("B"), b"")
-
-    def _text(self, column: Any) -> None:
-        offsets = np.frombuffer(column.buffers()[1], dtype="<i8")
-        offsets = offsets[column.offset : column.offset + len(column) + 1]
-        content = memoryview(column.buffers()[2] or b"")[offsets[0] : offsets[-1]]
-        self._feed("text", np.diff(offsets).astype("<i8").tobytes(), content)
 
     def _feed(self, kind: str, first: Any, second: Any) -> None:
         pair = self._hashes.setdefault(kind, (hashlib.sha256(), hashlib.sha256()))

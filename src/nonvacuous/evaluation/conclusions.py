@@ -96,31 +96,29 @@ def _sample(tally: Tally) -> Sample:
 def _balanced(tally: Tally, failure: float) -> Promise:
     examples = tally.truths.tolist()
     errors = (tally.truths - tally.hits).tolist()
-    right = tally.hits.tolist()
+    tilted = tally.settings.balance == "tilt"
 
-    def upper(wrong: list[int], share: float) -> float:
-        if tally.settings.balance == "shares":
-            return balanced(errors=wrong, examples=examples, failure=share)
+    def upper(share: float) -> float:
+        if not tilted:
+            return balanced(errors=errors, examples=examples, failure=share)
         tilt = balanced_tilt(examples=examples, failure=share)
-        return balanced_tilted(errors=wrong, examples=examples, tilt=tilt, failure=share)
+        return balanced_tilted(errors=errors, examples=examples, tilt=tilt, failure=share)
 
     def lower(share: float) -> float:
         """Of the balanced accuracy, a class without examples counting as always right."""
-        seen = [n > 0 for n in examples]
-        part = sum(seen) / len(seen)
-        kept = [[v for v, s in zip(a, seen, strict=True) if s] for a in (right, examples)]
-        end = balanced(errors=kept[0], examples=kept[1], failure=share)
-        return as_risk(down(part * (1.0 - end)))
+        seen = tally.truths > 0
+        right, sizes = tally.hits[seen].tolist(), tally.truths[seen].tolist()
+        end = balanced(errors=right, examples=sizes, failure=share)
+        return as_risk(down(len(sizes) / len(examples) * (1.0 - end)))
 
     half = down(failure / 2)
-    tilted = tally.settings.balance == "tilt"
     mean = [k / n if n else 1.0 for k, n in zip(errors, examples, strict=True)]
     return Promise(
         errors=math.fsum(mean),
         trials=len(mean),
-        risk_upper=upper(errors, failure),
+        risk_upper=upper(failure),
         risk_lower=lower(failure),
-        interval=(lower(half), upper(errors, half)),
+        interval=(lower(half), upper(half)),
         theorem="one tilted tail for all classes" if tilted else "one exact tail for each class",
         name="balanced tilt" if tilted else "balanced shares",
         inputs={"classes": len(examples), "failure": failure},
@@ -171,11 +169,11 @@ def conclude(tally: Tally, failure: float) -> tuple[Promise, EvaluationRecord]:
     own = down(failure / 2) if selective else failure
     promise = promise_of(tally, own)
     guess = 1.0 - 1.0 / max(2, len(tally.classes.values)) if tally.classes.values else 1.0
-    slices = {name: _slices(tally.slices(name), failure, guess) for name in tally.groups}
+    slices = {name: _slices(tally.slices(f"group:{name}"), failure, guess) for name in tally.groups}
     worst = max((s.risk_upper for group in slices.values() for s in group.values()), default=None)
     if len(tally.answers) and not selective:
         for column in (TRUE_CLASS, PREDICTED_CLASS):
-            slices[column] = _slices(tally.class_slices(column), failure, guess)
+            slices[column] = _slices(tally.slices(column), failure, guess)
     rest = tally.rows - tally.counted
     record = EvaluationRecord(
         settings=settings,

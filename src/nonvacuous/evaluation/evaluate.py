@@ -134,22 +134,20 @@ def certificate_of(
     artifacts: Mapping[str, str] | None = None,
 ) -> Certificate:
     """The certificate of a tally."""
-    settings = tally.settings
+    settings, attempts, share = tally.settings, tally.settings.attempts, failure
     budget = ConfidenceBudget(failure=failure)
-    reason = "the test itself; every other claim of the report is made at this failure alone"
-    share = failure
-    if settings.attempts > 1:
-        reason = f"shared by {settings.attempts} predictors, all fixed before any result was shown"
-        share = budget.choose("test", failure, choices=settings.attempts, reason=reason)
-    elif settings.metric == "selective error":
+    if settings.metric == "selective error" and attempts == 1:
         budget.spend("error among answers", failure / 2, reason="the error of what was answered")
         budget.spend_rest("coverage", reason="the share of examples that are answered")
     else:
-        budget.spend_rest("test", reason=reason)
+        reason = "the test itself; every other claim of the report is made at this failure alone"
+        if attempts > 1:
+            reason = f"shared by {attempts} predictors, all fixed before any result was shown"
+        share = budget.choose("test", failure, choices=attempts, reason=reason)
     promise, record = conclude(tally, share)
     record = record.model_copy(update={"columns": dict(columns or {})})
     assumptions = audit(tally, unseen=unseen, standing=standing, invariant=invariant)
-    digests, ledger = record.digests, budget.to_dict()
+    digests = record.digests
     draws = promise.trials if "examples" in promise.inputs else tally.rows
     whole = tally.settings.counts_events and not tally.clustered
     return Certificate.sealed(
@@ -161,7 +159,7 @@ def certificate_of(
         confidence=1.0 - failure,
         risk_upper=promise.risk_upper,
         bound=BoundRecord(name=promise.name, theorem=promise.theorem, inputs=promise.inputs),
-        budget=BudgetRecord.model_validate(ledger | {"entries": tuple(ledger["entries"])}),
+        budget=BudgetRecord.model_validate(budget.to_dict()),
         data=DataRecord(
             name=settings.dataset,
             classes=max(2, len(tally.classes.values)),

@@ -215,26 +215,22 @@ class Tally:
         ordered = losses[self._order(len(losses))]
         return Sample(float(losses.sum()), len(losses), ordered, float((losses**2).sum()))
 
-    def slices(self, name: str) -> dict[str, Sample]:
-        """The groups of one column; those without an example that counts are left out."""
-        coder, (examples, _) = self.groups[name], self.group_counts(name)
-        present = [code for code in coder.sorted_codes() if examples[code]]
-        return {str(coder.values[code]): self.sample(f"group:{name}", code) for code in present}
+    def slices(self, column: str) -> dict[str, Sample]:
+        """The groups of a column, or the classes: those with an example that counts."""
+        values, codes = self.classes.values, self._counted_as
+        if column not in (TRUE_CLASS, PREDICTED_CLASS):
+            coder = self.groups[column.removeprefix("group:")]
+            codes = coder.sorted_codes()
+            values = [coder.values[code] for code in codes]
+        return {
+            str(value): self.sample(column, code)
+            for value, code in zip(values, codes, strict=True)
+            if self._sums[column].of(code)[0]
+        }
 
     def group_counts(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Examples and errors of each group of a column, row by row."""
         return self._sums[f"group:{name}"].parts(len(self.groups[name].values))
-
-    def class_slices(self, column: str) -> dict[str, Sample]:
-        """Every class, true or predicted, that occurs: a cluster counts by its own mean."""
-        totals = self.truths if column == TRUE_CLASS else self.answers
-        return {
-            str(value): self.sample(column, code)
-            for value, total, code in zip(
-                self.classes.values, totals, self._counted_as, strict=True
-            )
-            if total
-        }
 
     def constants(self) -> Iterator[tuple[Sample, Sample]]:
         """For each class, over clusters: the error of always answering it, and (1 + gain) / 2.

@@ -94,15 +94,22 @@ def sampled_risk(risk: RiskRecord, failure: float | None) -> float:
     once"), and then the risk is the plain frequency.
     """
     if risk.scheme == ONCE:
-        return risk.mean if risk.total is None else min(1.0, up(risk.mean, ulps=1))
+        if risk.total is not None:
+            return min(1.0, up(risk.total / risk.trials, ulps=1))
+        if risk.errors is None:
+            raise BadInput("a risk needs errors, or a total of losses.")
+        return risk.errors / risk.trials
     if failure is None:
         raise BadInput(f"a risk of scheme {risk.scheme!r} was sampled; its price must be paid.")
     if risk.total is not None:
         return sampling_bounded(total=risk.total, trials=risk.trials, failure=failure)
     if risk.scheme == "shared draws":
         raise BadInput("shared draws are trials in [0, 1]: their total is needed, not errors.")
-    errors = int(risk.amount)
-    return sampling(errors=errors, trials=risk.trials, failure=failure, identical=risk.identical)
+    if risk.errors is None:
+        raise BadInput("a risk needs errors, or a total of losses.")
+    return sampling(
+        errors=risk.errors, trials=risk.trials, failure=failure, identical=risk.identical
+    )
 
 
 def risk_record(failure: float | None, **counts: Any) -> RiskRecord:
@@ -152,11 +159,10 @@ def statement_of(certificate: Certificate) -> str:
     if status == "refused":
         return f"No promise is made about {about}. Found false: {troubled['refused']}."
     # The promise about one network may rest on Monte-Carlo trials too.
-    sampled = certificate.empirical.scheme == "fresh noise"
-    beside = {
-        "stochastic": " and of the Monte-Carlo trials",
-        "drawn": " and of the network",
-    }.get(certificate.predictor, " and of the Monte-Carlo trials" if sampled else "")
+    noisy = certificate.predictor == "stochastic" or certificate.empirical.scheme == "fresh noise"
+    beside = " and of the Monte-Carlo trials" if noisy else ""
+    if certificate.predictor == "drawn":
+        beside = " and of the network"
     # A gate is shown as it was declared: the risk is strictly below it.
     most = f"at most {shown_up(risk_upper)}" if gate is None else f"below {gate!r}"
     text = (
@@ -232,8 +238,7 @@ def ledger(
     over += [f"{drawn} networks drawn"] if drawn > 1 else []
     reason = f"PAC-Bayes bound, union over {' and '.join(over)}" if over else kind_of(mode).paid_for
     budget.choose(BOUND_LINE, budget.remaining, choices=choices * drawn, reason=reason)
-    record = budget.to_dict()
-    return BudgetRecord.model_validate({**record, "entries": tuple(record["entries"])})
+    return BudgetRecord.model_validate(budget.to_dict())
 
 
 # The bounds that a certificate may rest on. A name that is not among them is refused, and so is an
