@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import nonvacuous as nv
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import DataRecord, Observation
 from nonvacuous.rules.arithmetic import ledger
 from nonvacuous.study.runs import Run, figures_of
-from nonvacuous.study.site import render
-from nonvacuous.study.site_table import Table, table
+from nonvacuous.study.site import Table, render, table, write_site
 from tests.certificates import BROKEN, DOUBT, sealed
 
 
@@ -161,3 +161,9 @@ def test_what_is_paid_for_is_said() -> None:
     assert said(paid, CAUTION).startswith("Paid for: each of them shares its confidence among 2")
     short = shown(*(run(name, _sharing(2)) for name in "abc"))
     assert "needs paying for it" in said(short, CAUTION)
+
+
+def test_the_page_of_a_test_is_that_of_its_report(tmp_path: Path) -> None:
+    report = nv.evaluate(predictions=[0, 1] * 50, labels=[0, 1] * 50, unseen=True)
+    (page,) = write_site([run("a", report)], tmp_path, title="t").pages
+    assert "How wrong can it be on examples it has not seen?" in page.read_text("utf-8")
