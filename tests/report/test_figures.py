@@ -14,10 +14,9 @@ import pytest
 
 from nonvacuous.comparison import compare
 from nonvacuous.report import html, view
-from nonvacuous.report.curves import Curve, curves, drawn
 from nonvacuous.report.plots import Series
 from nonvacuous.report.svg import COLORS
-from nonvacuous.report.view import View
+from nonvacuous.report.view import Curve, View, curves, drawn
 from tests.report import samples
 
 KINDS = ("training", "test", "twin", "certificate", "guessing")

@@ -22,6 +22,7 @@ _WORDS = (
     wording.confidence_percent,
     wording.nats,
     wording.percent,
+    wording.percent_down,
     wording.percent_up,
     wording.plural,
     wording.round_percent,
@@ -32,6 +33,11 @@ _WORDS = (
 def page(template: str, **values: Any) -> str:
     """A template of ours, filled in. What comes from data is escaped, what is Markup is not."""
     return _environment().get_template(template).render(**values)
+
+
+def words(template: str, **values: Any) -> str:
+    """What a template says, on one line."""
+    return " ".join(page(template, **values).split())
 
 
 def write(text: str, path: str | os.PathLike[str], *, kind: str = "page") -> Path:
@@ -60,7 +66,7 @@ def _environment() -> Environment:
 
     templates = Environment(
         loader=PackageLoader("nonvacuous.report"),
-        autoescape=lambda name: name is None or not name.endswith(".md.jinja"),
+        autoescape=lambda name: name is None or not name.endswith((".md.jinja", ".txt.jinja")),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -113,10 +114,7 @@ def bars(
             style = {"facecolor": "none", "edgecolor": color, "hatch": hatches[number % 6]}
         axes.barh(middles, values, height=_BAR * 0.85, label=name, **style)
         if low is not None and high is not None and name in low:
-            spread = [
-                [value - start for value, start in zip(values, low[name], strict=True)],
-                [end - value for value, end in zip(values, high[name], strict=True)],
-            ]
+            spread = np.abs(np.array([low[name], high[name]]) - values)
             axes.errorbar(
                 values, middles, xerr=spread, ls="", color=COLORS["ink"], lw=1.2, capsize=2.5
             )
@@ -143,13 +141,11 @@ def intervals(
     """Horizontal intervals, one for each label, on either side of zero."""
     figure, axes = blank(title, x_label)
     tops, height = _rows(axes, labels, thickness=_BAR)
-    middle = [(start + end) / 2 for start, end in zip(low, high, strict=True)]
-    half = [(end - start) / 2 for start, end in zip(low, high, strict=True)]
+    start, end, top = map(np.array, (low, high, tops))
     style: dict[str, Any] = {"color": COLORS["certificate"], "lw": 2.4, "capsize": 5.0}
-    centers = [top + _BAR / 2 for top in tops]
-    axes.errorbar(middle, centers, xerr=half, ls="", capthick=2.4, **style)
-    ends = [top + _BAR for top in tops]
-    axes.vlines([0.0] * len(tops), tops, ends, color=COLORS["ink"], lw=1.4)
+    middle, half = (start + end) / 2, (end - start) / 2
+    axes.errorbar(middle, top + _BAR / 2, xerr=half, ls="", capthick=2.4, **style)
+    axes.vlines([0.0] * len(tops), top, top + _BAR, color=COLORS["ink"], lw=1.4)
     words = "; ".join(
         f"{label}: {start:.4g} to {end:.4g}"
         for label, start, end in zip(labels, low, high, strict=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from nonvacuous.certificate import PLAIN_TEST, Certificate
+from nonvacuous.report import html
 from nonvacuous.report.measured import PREDICTOR, RETRAINED, errors_on_test, twin_name
 from nonvacuous.report.wording import (
     capital,
@@ -14,7 +14,6 @@ from nonvacuous.report.wording import (
     declared_percent,
     frequency,
     odds,
-    percent_down,
     percent_up,
     promised_percent,
 )
@@ -102,61 +101,14 @@ def confidence(certificate: Certificate) -> Sentence:
 
 def verdict(certificate: Certificate) -> str:
     """Is that any good? Against a constant answer, the held-out twin and the test error."""
-    if certificate.status == "refused":
-        return "There is no number to judge. What was measured is shown, and promises nothing."
-    parts = [_against_constant(certificate), _against_twin(certificate)]
-    above = [e for e in errors_on_test(certificate) if e.rate > certificate.risk_upper]
-    if above and above[0].own:
-        parts.append(
-            "The measured test error lies above the promise: either the sample was one of the "
-            "unlucky few, or the test examples are not drawn like the others."
-        )
-    elif above:
-        parts.append(
-            f"The measured test error of the {above[0].whose} lies above the promise, which is "
-            f"about {PREDICTOR[certificate.predictor]}."
-        )
-    return " ".join(part for part in parts if part)
-
-
-def _against_constant(certificate: Certificate) -> str:
-    if says_nothing(certificate):
-        if certificate.gate is not None:
-            return "No: too many errors for the gate that was declared before the training."
-        return "No: any network at all satisfies this."
-    if not certificate.counts_errors:
-        return ""
-    baseline = certificate.baseline
-    if baseline is None:
-        return f"Hardly: it is {clean(certificate.unshown)}."
-    least = percent_down(baseline.risk_lower)
-    beside = f"at least {least} of the time (failure {baseline.failure:g} more)"
-    if certificate.shown_better:
-        return f"It is better than always answering “{clean(baseline.name)}”, wrong {beside}."
-    return f"Hardly: it is {clean(certificate.unshown)}, which is wrong {beside}."
-
-
-def _against_twin(certificate: Certificate) -> str:
-    twin = certificate.held_out_twin
-    if not certificate.kind.prior:
-        return "This is itself a held-out test, the plainest certificate there is."
-    if twin is None:
-        return "No held-out twin was computed, so there is nothing to hold it against."
-    whose = "A plain held-out test on the same data"
-    if twin_name(certificate) == RETRAINED:
-        whose = "Retrained on part of the data and tested on the rest, it"
-    claim = f"{whose} promises at most {percent_up(twin.risk_upper)}"
-    if says_nothing(certificate):
-        return f"{claim}." if twin.risk_upper < 1.0 else f"{claim}, which is nothing either."
-    if certificate.risk_upper < twin.risk_upper:
-        return f"{claim}: the certificate is tighter than its twin."
-    if certificate.risk_upper == twin.risk_upper:
-        return f"{claim}: the same."
-    if twin.risk_upper == 0.0:
-        return f"{claim}."
-    ratio = certificate.risk_upper / twin.risk_upper
-    ratio = math.ceil(ratio) if ratio > 10 else math.ceil(100 * ratio) / 100
-    return f"{claim}: the certificate is {ratio:g} times as large, dominated by its twin."
+    return html.words(
+        "verdict.txt.jinja",
+        certificate=certificate,
+        nothing=says_nothing(certificate),
+        retrained=twin_name(certificate) == RETRAINED,
+        errors=errors_on_test(certificate),
+        predictor=PREDICTOR[certificate.predictor],
+    )
 
 
 def tighter(certificate: Certificate) -> str:
