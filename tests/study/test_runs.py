@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.locks import Claim, Lock
 from nonvacuous.records import Observation
-from nonvacuous.study.runs import columns_of, figures_of, read_runs
-from nonvacuous.study.runs_filter import ordered, select
+from nonvacuous.study.runs import columns_of, figures_of, ordered, read_runs, select
 from tests.certificates import BROKEN, sealed
 
 CELL = {"format": "nonvacuous-cell/1", "settings": {"width": 8}, "seed": 4, "seconds": 1.5}
@@ -161,7 +160,7 @@ class TestSql:
     @pytest.fixture
     def ask(self) -> Any:
         pytest.importorskip("duckdb", reason="duckdb is not installed: pip install '.[sql]'")
-        from nonvacuous.study.runs_filter import query
+        from nonvacuous.study.runs import query
 
         return query
 
@@ -206,7 +205,7 @@ class TestSql:
 
 
 def test_without_duckdb_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nonvacuous.study.runs_filter import query
+    from nonvacuous.study.runs import query
 
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(Unsupported, match=r"nonvacuous\[sql\].*--where"):

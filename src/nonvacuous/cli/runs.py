@@ -166,8 +166,7 @@ def runs(
         raise UsageError("--reverse turns the order of --sort around: give both.")
     if limit is not None and limit < 0:
         raise UsageError("--limit is 0 or more.")
-    from nonvacuous.study.runs import columns_of, read_runs
-    from nonvacuous.study.runs_filter import ordered, select
+    from nonvacuous.study.runs import columns_of, ordered, query, read_runs, select
 
     rows: Sequence[Mapping[str, Any]]
     everything = read_runs(folder)
@@ -181,8 +180,6 @@ def runs(
         total = len(rows)
         rows = select(rows, [*([f"state={state}"] if state else []), *where])
         if sql is not None:
-            from nonvacuous.study.runs_filter import query
-
             rows = query(rows, sql)
         if sort is not None and rows:
             rows = ordered(rows, sort, reverse=reverse)
@@ -193,12 +190,9 @@ def runs(
             interesting=list(dict.fromkeys(interesting)),
             everything=sql is not None or csv or json,
         )
-    except CommandError:
-        raise
     except BadInput as error:
-        raise CommandError(
-            str(error), next_command=shlex.join(["nonvacuous", "runs", str(folder), "--json"])
-        ) from error
+        error.instead = shlex.join(["nonvacuous", "runs", str(folder), "--json"])
+        raise
     _write(rows, shown, folder, csv=csv, json=json, known=None if sql is None else names)
     if not (csv or json or sql):
         say(f"{len(rows):,} of {total:,} runs")
@@ -215,8 +209,7 @@ def _columns(
 ) -> list[str]:
     """Those asked for; else what certificates are judged by, and in what the runs differ."""
     from nonvacuous.report.measured import SHORT
-    from nonvacuous.study.runs import columns_of
-    from nonvacuous.study.runs_filter import known
+    from nonvacuous.study.runs import columns_of, known
 
     names = columns_of(rows)
     if asked == "all" or (asked is None and everything):
