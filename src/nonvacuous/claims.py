@@ -54,13 +54,9 @@ def own_folder(folder: Path, record: Record = SETTINGS) -> Iterator[None]:
     call would find the folder taken by a run that never was. A thread that owns the folder already
     (a cell of a sweep that is itself a run) goes on owning it.
     """
-    if is_mine(folder):
-        with _given_back_if_refused(folder, record):
-            yield
-        return
-    was_there = folder.is_dir()
-    lock = Lock.take(folder, Claim(secrets.token_hex(8)))
-    if lock is None:
+    mine, made = is_mine(folder), [p for p in (folder, folder.parent) if not p.is_dir()]
+    lock = None if mine else Lock.take(folder, Claim(secrets.token_hex(8)))
+    if lock is None and not mine:
         holder = owner(folder) or {}
         raise FolderBusy(
             f"another process ({holder.get('pid', 'unknown')} on {holder.get('host', 'unknown')}) "
@@ -68,14 +64,14 @@ def own_folder(folder: Path, record: Record = SETTINGS) -> Iterator[None]:
             "folder"
         )
     try:
-        with lock:
-            remove_leftovers(folder)
-            with _given_back_if_refused(folder, record):
-                yield
+        with lock or contextlib.nullcontext(), _given_back_if_refused(folder, record):
+            if not mine:
+                remove_leftovers(folder)
+            yield
     finally:
-        if not was_there:
-            with contextlib.suppress(OSError):  # not empty: it was used
-                folder.rmdir()
+        with contextlib.suppress(OSError):  # not empty: it was used
+            for path in made:
+                path.rmdir()
 
 
 def in_own_folder(record: Record = SETTINGS) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
@@ -140,8 +136,7 @@ def claim_folder(
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """A record as JSON, whole or not at all."""
-    text = _to_json(record)
-    write_atomically(path, text)
+    write_atomically(path, _to_json(record))
 
 
 def _changed(path: Path, text: str, record: Record) -> list[str]:

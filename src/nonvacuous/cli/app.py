@@ -192,6 +192,7 @@ def __getattr__(name: str) -> App:
 def _parser() -> App:
     from cyclopts import App
 
+    from nonvacuous.cli.flags import from_environment, from_toml
     from nonvacuous.studies import STUDIES
 
     parser = App(
@@ -212,16 +213,9 @@ def _parser() -> App:
             if name == "reproduce":  # a parser of its own, with a command for each figure
                 more = {}
             elif name == "certify":
-                more["config"] = _from_outside
+                more["config"] = (from_environment, from_toml)
             parser.command(path, name=name, help=words, group=group, **more)
     return parser
-
-
-def _from_outside(*call: Any) -> None:
-    from nonvacuous.cli.flags import from_environment, from_toml
-
-    from_environment(*call)
-    from_toml(*call)
 
 
 def _help() -> str:
@@ -277,7 +271,7 @@ def _run(tokens: list[str]) -> int:
 
     from nonvacuous.cli import exits
     from nonvacuous.cli.output import write_error
-    from nonvacuous.errors import NonvacuousError
+    from nonvacuous.errors import NonvacuousError, Unrecognized
 
     parser = globals().get("app") or __getattr__("app")
     known = any(tokens[0] in commands for commands in COMMANDS.values())
@@ -293,7 +287,11 @@ def _run(tokens: list[str]) -> int:
         except NonvacuousError as error:
             own = getattr(error, "next_command", None)  # of one that knows better
             next_command = own or exits.with_flags(error) or next_command
-            message, code = str(error), exits.exit_code(error)
+            # Usage where the value of a flag cannot be meant: a name that nothing has, a file that
+            # is not there, found before any work is announced. What goes wrong with something that
+            # is there, a file with bad numbers or a function that raises, is a failure.
+            meant_otherwise = isinstance(error, exits.UsageError | Unrecognized)
+            message, code = str(error), exits.USAGE if meant_otherwise else exits.FAILED
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -302,7 +300,7 @@ def _run(tokens: list[str]) -> int:
         except KeyboardInterrupt as stop:
             # Without words of its own nothing was kept, or all that is needed was.
             message, next_command = stop.args or ("interrupted.", exits.again())
-            code = exits.exit_code_of(stop)
+            code = exits.TERMINATED if isinstance(stop, exits.Stopped) else exits.INTERRUPTED
         write_error(message, next_command=next_command)
         return code
 

@@ -17,7 +17,7 @@ from nonvacuous.bounds.holdout import tail_end
 from nonvacuous.bounds.rounding import up
 from nonvacuous.bounds.table import OWN_EVENT, compare
 from nonvacuous.cli.exits import UsageError, as_usage
-from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber, failure_of
+from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber, dashed, failure_of
 from nonvacuous.cli.output import answered, write_paragraphs
 from nonvacuous.report import wording
 
@@ -61,18 +61,19 @@ class Given:
 
     def checked(self) -> dict[str, Any]:
         """The values that were given, by flag, each within its range."""
-        known: dict[str, tuple[Callable[[str, Any], Any], Any]] = {
-            "--risk": (checks.unit_interval, self.risk),
-            "--kl": (checks.non_negative, self.kl),
-            "--log-ratio": (checks.real, self.log_ratio),
-            "--errors": (checks.count, self.errors),
-            "--trials": (partial(checks.count, minimum=1), self.trials),
-            "--sampling-failure": (checks.real, self.sampling_failure),
-            "--temperature": (checks.positive, self.temperature),
-            "--second-moment": (checks.unit_interval, self.second_moment),
-            "--compare-paid": (lambda _flag, paid: paid, self.compare_paid or None),
+        known: dict[str, Callable[[str, Any], Any]] = {
+            "risk": checks.unit_interval,
+            "kl": checks.non_negative,
+            "log_ratio": checks.real,
+            "errors": checks.count,
+            "trials": partial(checks.count, minimum=1),
+            "sampling_failure": checks.real,
+            "temperature": checks.positive,
+            "second_moment": checks.unit_interval,
         }
-        return {f: check(f, value) for f, (check, value) in known.items() if value is not None}
+        given = {name: getattr(self, name) for name in known if getattr(self, name) is not None}
+        paid = {"--compare-paid": True} if self.compare_paid else {}
+        return {dashed(name): known[name](dashed(name), given[name]) for name in given} | paid
 
 
 def bound(
@@ -122,8 +123,8 @@ def _calculate(examples: int, confidence: float, given: dict[str, Any]) -> dict[
             inputs |= {"errors": errors, "trials": trials}
         inputs |= {"empirical_risk": risk, "kl_nats": given["--kl"]}
         for name in ("temperature", "second_moment"):
-            if (flag := f"--{name.replace('_', '-')}") in given:
-                more[name] = given[flag]
+            if dashed(name) in given:
+                more[name] = given[dashed(name)]
         if more.get("second_moment", risk) > risk:
             raise UsageError(
                 f"--second-moment must not exceed --risk (losses lie in [0, 1], so squares are "

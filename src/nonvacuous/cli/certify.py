@@ -27,6 +27,7 @@ from nonvacuous.cli.flags import (
     WholeNumber,
     check_counts,
     dashed,
+    default_shown,
     failure_of,
     read_as,
     typed,
@@ -151,13 +152,11 @@ def _method_flags() -> type[BaseModel]:
         texts = dict.fromkeys(flag.help for flag, _ in uses)
         defaults = {field.default for _, field in uses if not field.is_required()}
         shown = defaults.pop() if len(defaults) == 1 and len(texts) == 1 else None
-        # What the help says is the default; nothing where it depends on the method.
-        hidden = flag.switch or shown is None
         parameter = Parameter(
             group=_GROUPS[flag.group],
             help=" ".join(texts),
             negative=() if flag.switch else None,
-            show_default=False if hidden else lambda _none_given, shown=shown: shown,
+            show_default=default_shown(None if flag.switch else shown),
         )
         kind = typed(field.annotation)
         fields[name] = (Annotated[(kind | None, parameter, read_as(kind))], None)

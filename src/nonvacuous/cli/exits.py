@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
 
-from nonvacuous.errors import BadInput, NonvacuousError, Unrecognized
+from nonvacuous.errors import BadInput, NonvacuousError
 
 _words: ContextVar[tuple[str, ...]] = ContextVar("words", default=())
 
@@ -87,16 +87,6 @@ def as_usage(prefix: str = "", *, next_command: str | None = None) -> Iterator[N
         raise UsageError(text, next_command=next_command or with_flags(error)) from error
 
 
-def exit_code(error: NonvacuousError) -> int:
-    """Usage where the value of a flag cannot be meant, failure where its contents are at fault.
-
-    A name that nothing has, a specification that cannot be read, a file that is not there: these
-    are found before any work is announced. What goes wrong with something that is there, a file
-    with bad numbers or a function that raises, is a failure.
-    """
-    return USAGE if isinstance(error, (UsageError, Unrecognized)) else FAILED
-
-
 def help_of(command: str | None) -> str:
     return "nonvacuous --help" if command is None else f"nonvacuous {command} --help"
 
@@ -129,10 +119,6 @@ def trouble_of(error: OSError) -> str:
 
 class Stopped(KeyboardInterrupt):
     """The signal TERM, which schedulers and `kill` send before they use force."""
-
-
-def exit_code_of(stop: KeyboardInterrupt) -> int:
-    return TERMINATED if isinstance(stop, Stopped) else INTERRUPTED
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -48,6 +48,11 @@ def read_as(kind: Any) -> Parameter:
     if get_origin(kind) is tuple:
         return Parameter(consume_multiple=True, negative=())
     return Parameter(converter=whole_number) if kind is int else Parameter()
+
+
+def default_shown(default: Any) -> Callable[[Any], Any] | bool:
+    """What the help says is the default of a flag that is left open; nothing where it is None."""
+    return False if default is None else lambda _not_given: default
 
 
 WholeNumber = Annotated[int, Parameter(converter=whole_number)]

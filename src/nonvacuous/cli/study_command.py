@@ -24,6 +24,7 @@ from nonvacuous.cli.flags import (
     Json,
     Ledger,
     OptionalWholeNumber,
+    default_shown,
     device_of,
     read_as,
     typed,
@@ -147,7 +148,7 @@ def _parameter(kind: Any, field: FieldInfo, groups: _Groups) -> Parameter:
     if isinstance(field.json_schema_extra, dict):
         options["group"] = groups[str(field.json_schema_extra["group"])]
     has_default = shown is not None and shown is not False and shown != ""
-    options["show_default"] = (lambda _value: str(shown)) if has_default else False
+    options["show_default"] = default_shown(str(shown) if has_default else None)
     return Parameter.combine(read_as(typed(kind)), Parameter(**options))
 
 

@@ -196,11 +196,9 @@ def _trouble(failure: Failure) -> str:
     """What the cell raised, as a sentence that begins with the exception's type."""
     from nonvacuous.study.folder import ERROR, read_record
 
-    try:
-        kind = f"{(read_record(Path(failure.folder) / ERROR) or {})['error']['type']}: "
-    except (KeyError, TypeError):
-        kind = ""
-    return f"{kind}{failure.message.removesuffix('.')}."
+    record = read_record(Path(failure.folder) / ERROR) or {}
+    kind = record.get("error", {}).get("type")
+    return f"{f'{kind}: ' if kind else ''}{failure.message.removesuffix('.')}."
 
 
 def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:

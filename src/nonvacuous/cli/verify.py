@@ -26,11 +26,9 @@ from nonvacuous.foreign import holds_run, run_settings
 from nonvacuous.report.wording import printable
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from nonvacuous.certificate import Certificate
     from nonvacuous.data import Dataset
-    from nonvacuous.verify import Finding, Verification
+    from nonvacuous.verify import Verification
 
 
 @Parameter(name="*")
@@ -230,21 +228,17 @@ _MARKS = {True: ("ok", "green"), False: ("FAILED", "bold red"), None: ("not chec
 
 
 def _write_text(verification: Verification, certificate: Certificate | None) -> None:
+    from rich.text import Text
+
     console = result_console()
     for finding in verification.findings:
-        console.print(_line(finding), soft_wrap=True)
+        word, style = _MARKS[finding.passed]
+        where = f" [{finding.field}]" if finding.passed is False else ""
+        detail = printable(f"{finding.name}: {finding.detail}{where}")
+        console.print(Text.assemble((f"{word:>11}", style), f"  {detail}"), soft_wrap=True)
     write_lines(f"{verification.verdict}.")
     if verification.audited:
         write_lines(f"Note: {verification.audited}")
     if verification.passed and certificate is not None:
         says = "" if verification.verified else "The certificate says: "
         write_lines(f"{says}{certificate.lines()[0]}")
-
-
-def _line(finding: Finding) -> Text:
-    from rich.text import Text
-
-    word, style = _MARKS[finding.passed]
-    where = f" [{finding.field}]" if finding.passed is False else ""
-    detail = printable(f"{finding.name}: {finding.detail}{where}")
-    return Text.assemble((f"{word:>11}", style), f"  {detail}")

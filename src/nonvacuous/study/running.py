@@ -58,20 +58,13 @@ def run_study(
     progress   the phase "cells" counts them and says what each gave; other phases are those of the
                cells themselves, where they are computed in this process
     """
-    target = Path(folder)
     study.cells(settings, ())  # what cannot be meant is refused before anything is touched
-    parent_was_there = target.parent.is_dir()
     around = surroundings or Surroundings()
+    run = _Run(study, settings, Path(folder), around, progress)
     try:
-        run = _Run(study, settings, target, around, progress)
-        with own_folder(target, run.record):
+        with own_folder(run.folder, run.record):
             result: Result = run.result()
             return result
-    except NonvacuousError:
-        if not parent_was_there:
-            with contextlib.suppress(OSError):  # not empty: something was kept
-                target.parent.rmdir()
-        raise
     finally:
         if around.jobs > 1:
             end_processes()
@@ -128,13 +121,13 @@ class _Run:
                 # Nothing is lost: the corrected call shall find the folder free.
                 self._clear()
             raise
-        around = self.around
-        at = Context(self.folder, around.data_dir, around.device, self.progress, around.jobs)
-        for entry in finished_cells(self.study, self.folder):
+        around, finished = self.around, finished_cells(self.study, self.folder)
+        for entry in finished:
             for name in self.study.kept:
                 with contextlib.suppress(FileNotFoundError):
                     os.replace(entry.folder / name, self.folder / name)
-        return self.study.result(self.settings, finished_cells(self.study, self.folder), at)
+        at = Context(self.folder, around.data_dir, around.device, self.progress, around.jobs)
+        return self.study.result(self.settings, finished, at)
 
     def _claim(self) -> None:
         folder, around = self.folder, self.around

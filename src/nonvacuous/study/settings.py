@@ -6,7 +6,6 @@ no part of the record, and may differ from one call to the next.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nonvacuous.errors import BadInput
 from nonvacuous.foreign import read_toml
+from nonvacuous.study.sweep import slug
 
 if TYPE_CHECKING:
     from nonvacuous.data import Examples
@@ -146,10 +146,5 @@ def default_folder(data: str, model: str, seed: int) -> Path:
     >>> default_folder("my data/x<1>.npz", "mlp:256,64", 3).as_posix()
     'runs/x-1-mlp-256-64-seed3'
     """
-    source = data if ":" in data else Path(data).stem
-    return Path("runs") / f"{_slug(source)}-{_slug(model)}-seed{seed}"
-
-
-def _slug(text: str) -> str:
-    words = re.findall(r"[A-Za-z0-9._]+", text)
-    return "-".join(words).strip(".-_")[:60] or "unnamed"
+    names = (slug(name) or "unnamed" for name in (data if ":" in data else Path(data).stem, model))
+    return Path("runs") / f"{'-'.join(names)}-seed{seed}"

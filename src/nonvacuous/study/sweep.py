@@ -67,8 +67,7 @@ class Cell:
             own = derived_seed(seed, "cell", _canonical({"run": run, "settings": plain}))
             # 31 bits fit every random generator that a function of the user's may seed.
             given = own >> 32
-        elif isinstance(given, bool) or not isinstance(given, int) or given < 0:
-            raise BadInput(f"seed is {given!r}: it must be a whole number, 0 or more")
+        _check_seed(given)
         text = _canonical({"run": run, "settings": plain, "seed": given})
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LETTERS]
         named = {**plain, "seed": given} if own_seed else plain
@@ -103,24 +102,24 @@ def normal_name(key: str) -> str:
 
 def _check(key: str, value: Any) -> None:
     """Only what JSON keeps exactly: the digest and the record of a cell are made of it."""
-    if value is None or isinstance(value, bool | int | str):
-        return
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return
-        raise BadInput(f"the setting {key} is {value!r}: settings are finite numbers")
-    if isinstance(value, list | tuple):
-        for entry in value:
-            _check(key, entry)
-        return
     if isinstance(value, Mapping):
         for inner, entry in value.items():
             _check(f"{key}.{inner}", entry)
-        return
-    raise BadInput(
-        f"the setting {key} is a {type(value).__name__}: use numbers, texts, true or false, and "
-        "lists or tables of them"
-    )
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            _check(key, entry)
+    elif not isinstance(value, bool | int | float | str | None):
+        raise BadInput(
+            f"the setting {key} is a {type(value).__name__}: use numbers, texts, true or false, "
+            "and lists or tables of them"
+        )
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise BadInput(f"the setting {key} is {value!r}: settings are finite numbers")
+
+
+def _check_seed(seed: Any) -> None:
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise BadInput(f"seed is {seed!r}: it must be a whole number, 0 or more")
 
 
 def _canonical(record: Mapping[str, Any]) -> str:
@@ -200,8 +199,7 @@ def sweep_of(record: Mapping[str, Any], *, name: str = "sweep") -> Sweep:
         )
     run = _run(record)
     seed = record.get("seed", 0)
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise BadInput(f"seed is {seed!r}: it must be a whole number, 0 or more.")
+    _check_seed(seed)
     fixed, grid = _settings(record, "fixed"), _settings(record, "grid")
     both = sorted(fixed.keys() & grid.keys())
     if both:
@@ -211,9 +209,12 @@ def sweep_of(record: Mapping[str, Any], *, name: str = "sweep") -> Sweep:
         raise BadInput("cells must be written as [[cells]], one table for each.")
     single = [{normal_name(key): value for key, value in entry.items()} for entry in extra]
     shown = list(dict.fromkeys([*grid, *(key for entry in single for key in entry)]))
-    chosen = [dict(zip(grid, values, strict=True)) for values in _product(grid)] if grid else []
-    if not chosen and not single:
-        chosen = [{}]
+    size = math.prod(len(values) for values in grid.values())
+    if size > _MOST_CELLS:
+        raise BadInput(f"the grid has {size:,} cells; {_MOST_CELLS:,} is the most.")
+    # Without a grid there is one combination, of nothing: it counts where nothing else does.
+    combined = itertools.product(*grid.values()) if grid or not single else ()
+    chosen = [dict(zip(grid, values, strict=True)) for values in combined]
     cells: dict[str, Cell] = {}
     for entry in [*chosen, *single]:
         cell = Cell.of(run, {**fixed, **entry}, seed=seed, shown=shown)
@@ -222,9 +223,8 @@ def sweep_of(record: Mapping[str, Any], *, name: str = "sweep") -> Sweep:
                 f"the same cell stands here twice ({cell.described()}); remove one of them."
             )
         cells[cell.digest] = cell
-    return Sweep(
-        _name(record.get("name", name)), run, seed, tuple(cells.values()), shown=tuple(shown)
-    )
+    own = slug(str(record.get("name", name))) or "sweep"
+    return Sweep(own, run, seed, tuple(cells.values()), shown=tuple(shown))
 
 
 def _run(record: Mapping[str, Any]) -> str:
@@ -258,13 +258,6 @@ def _settings(record: Mapping[str, Any], table: str) -> dict[str, Any]:
     return settings
 
 
-def _product(grid: Mapping[str, list[Any]]) -> itertools.product[tuple[Any, ...]]:
-    size = math.prod(len(values) for values in grid.values())
-    if size > _MOST_CELLS:
-        raise BadInput(f"the grid has {size:,} cells; {_MOST_CELLS:,} is the most.")
-    return itertools.product(*grid.values())
-
-
-def _name(name: Any) -> str:
-    words = "-".join(re.findall(r"[A-Za-z0-9._]+", str(name))).strip(".-_")
-    return words[:60] or "sweep"
+def slug(text: str) -> str:
+    """The text in letters that a file name can have everywhere."""
+    return "-".join(re.findall(r"[A-Za-z0-9._]+", text)).strip(".-_")[:60]
