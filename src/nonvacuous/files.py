@@ -41,11 +41,16 @@ def create_once(path: Path, content: bytes, *, durable: bool = False) -> bool:
     """
     with _beside(path, content, durable=durable) as temporary:
         try:
-            os.link(temporary, path)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                raise
+            except OSError:
+                # No hard links here: a kill may leave half a file, but never two owners.
+                with open_here(path, "xb") as stream:
+                    stream.write(content)
         except FileExistsError:
             return False
-        except OSError:
-            return _create_without_links(path, content)
         return True
 
 
@@ -136,16 +141,6 @@ def _without_links(path: str, flags: int) -> int:
         os.close(descriptor)
         raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), path)
     return descriptor
-
-
-def _create_without_links(path: Path, content: bytes) -> bool:
-    """For file systems without hard links: a kill may leave half a file, two owners it cannot."""
-    try:
-        with open_here(path, "xb") as stream:
-            stream.write(content)
-    except FileExistsError:
-        return False
-    return True
 
 
 def sync_folder(folder: Path) -> None:

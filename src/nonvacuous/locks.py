@@ -138,18 +138,14 @@ def _is_dead(path: Path, claim: Claim | None) -> bool:
         and record.get("attempt", claim.attempt) < claim.attempt
     ):
         return True
-    myself = _myself()
-    if record.get("machine") == myself["machine"] and os.name == "posix":
-        return not _lives(record.get("pid"), record.get("started"))
+    if record.get("machine") == machine() and os.name == "posix":
+        pid, started = record.get("pid"), record.get("started")
+        if not isinstance(pid, int) or not lives(pid):
+            return True
+        # Numbers of dead processes are given to new ones; the time of the start tells them apart.
+        return started is not None and _start_of(pid) not in (started, None)
     # By its absolute value: a lock from the future would be held for good.
     return abs(_age(path)) > _DEAD
-
-
-def _lives(pid: Any, started: Any) -> bool:
-    if not isinstance(pid, int) or not lives(pid):
-        return False
-    # Numbers of dead processes are given to new ones; the time of the start tells them apart.
-    return started is None or _start_of(pid) in (started, None)
 
 
 def _age(path: Path) -> float:

@@ -22,7 +22,7 @@ from nonvacuous.records import (
     SpendRecord,
     TwinRecord,
 )
-from nonvacuous.report import rescaling, view
+from nonvacuous.report import tables, view
 from nonvacuous.report.view import View
 from nonvacuous.report.wording import percent_up
 from tests.report import samples
@@ -292,7 +292,7 @@ def test_columns_stand_under_their_prior_and_one_is_certified() -> None:
 
 def test_the_story_says_who_earns_what() -> None:
     certificate = samples.vacuous(kl_nats=1_000.0)
-    found = rescaling.earned(certificate)
+    found = tables.earned(certificate)
     assert found is not None and found.prior_scale is not None
     whole = found.before - found.after
     assert found.prior_scale + found.rescaling + found.symmetries == pytest.approx(whole)
@@ -309,10 +309,10 @@ def test_the_story_says_who_earns_what() -> None:
     assert "and the order of the units earns 90.0 nats (1.07% of the saving)" in story
     assert "rescaling alone would earn 6,800 nats: most of" in story
     assert "is not a bound" in story
-    line = rescaling.in_one_line(certificate)
+    line = tables.saved_in_one_line(certificate)
     assert "\n" not in line
     assert "Saved by the prior's scale 8,087 nats (96.3% of the saving), rescaling 220" in line
-    assert rescaling.in_one_line(samples.posterior()) == ""
+    assert tables.saved_in_one_line(samples.posterior()) == ""
 
 
 def test_what_costs_is_not_said_to_save() -> None:
@@ -324,7 +324,7 @@ def test_what_costs_is_not_said_to_save() -> None:
         for column in record.columns
     )
     forged = record.model_copy(update={"columns": columns})
-    line = rescaling.in_one_line(certificate.model_copy(update={"rescaling": forged}))
+    line = tables.saved_in_one_line(certificate.model_copy(update={"rescaling": forged}))
     assert "Saved by rescaling 8,310 nats" in line
     assert line.endswith("; the prior's scale costs 3.18 nats.")
     assert "-" not in line.partition("Saved by")[2]
@@ -341,7 +341,7 @@ def test_one_prior_scale_for_each_tensor_is_the_priors_doing() -> None:
         for column in record.columns
     )
     forged = record.model_copy(update={"columns": columns})
-    found = rescaling.earned(certificate.model_copy(update={"rescaling": forged}))
+    found = tables.earned(certificate.model_copy(update={"rescaling": forged}))
     assert found is not None and found.prior_scale is not None
     each = 6 * math.log(24)
     assert found.symmetries == pytest.approx(70)
@@ -356,7 +356,7 @@ def test_a_fixed_scale_leaves_rescaling_and_symmetries() -> None:
     columns = tuple(column for column in record.columns if not column.way.startswith("best"))
     forged = record.model_copy(update={"columns": columns})
     changed = certificate.model_copy(update={"rescaling": forged})
-    found = rescaling.earned(changed)
+    found = tables.earned(changed)
     assert found is not None and found.prior_scale is None
     assert found.rescaling == pytest.approx(6_800)
     assert "choosing" not in " ".join(told_of(view_of(changed))).lower()

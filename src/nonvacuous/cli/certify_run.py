@@ -28,7 +28,7 @@ from nonvacuous.distributions.priors import at_initialization, zero_mean
 from nonvacuous.errors import FolderTaken, Refused, Unsupported
 from nonvacuous.foreign import holds_run
 from nonvacuous.methods import HeldOut, PostHoc, Sparsity
-from nonvacuous.report import rescaling
+from nonvacuous.report.tables import saved_in_one_line
 from nonvacuous.risk.estimate import is_out_of_memory
 from nonvacuous.settings import Run
 from nonvacuous.studies.networks import (
@@ -213,7 +213,7 @@ def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: b
         say("This run was finished before: nothing was computed again.")
     if certificate.beside_guessing:
         say(f"Warning: {certificate.beside_guessing}.")
-    saved = rescaling.in_one_line(certificate)
+    saved = saved_in_one_line(certificate)
     if saved:
         say(saved)
     say(f"Run folder: {folder}")

@@ -12,8 +12,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Container, Iterable
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nonvacuous.cli.exits import DONE
 from nonvacuous.report.wording import printable
@@ -26,11 +25,10 @@ if TYPE_CHECKING:
     from nonvacuous.certificate import Certificate
 
 
-@cache
-def _safe_console() -> type[Console]:
+def _console(file: TextIO) -> Console:
     """A console on which only rich itself, not a text, moves the cursor or changes colors.
 
-    Made when first needed: a command that writes plain text or JSON does not wait for rich.
+    Made when needed: a command that writes plain text or JSON does not wait for rich.
     """
     from rich.console import Console
     from rich.segment import Segment
@@ -46,17 +44,17 @@ def _safe_console() -> type[Console]:
                 else:
                     yield segment
 
-    return SafeConsole
+    return SafeConsole(file=file, highlight=False, markup=False, emoji=False)
 
 
 def result_console() -> Console:
     """Stdout. rich leaves color out when it is not a terminal or when NO_COLOR is set."""
-    return _safe_console()(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    return _console(sys.stdout)
 
 
 def narration_console() -> Console:
     """Stderr, for everything that is not the result."""
-    return _safe_console()(file=sys.stderr, highlight=False, markup=False, emoji=False)
+    return _console(sys.stderr)
 
 
 def write_lines(*lines: str) -> None:
@@ -118,21 +116,21 @@ def write_certificate(certificate: Certificate, *, as_json: bool) -> None:
 
 def write_error(message: str, *, next_command: str | None) -> None:
     """What went wrong, and the command to try next."""
-    from rich.text import Text
-
     ended = message if message.endswith((".", "?", "!")) else f"{message}."
-    text = Text.assemble(("Error: ", "bold red"), printable(ended))
-    narration_console().print(text, soft_wrap=True)
+    _announce("Error: ", "bold red", ended)
     if next_command is not None:
         write_next(next_command)
 
 
 def write_next(command: str) -> None:
     """The command that makes sense after this one."""
+    _announce("Next:  ", "bold", command)
+
+
+def _announce(word: str, style: str, text: str) -> None:
     from rich.text import Text
 
-    text = Text.assemble(("Next:  ", "bold"), printable(command))
-    narration_console().print(text, soft_wrap=True)
+    narration_console().print(Text.assemble((word, style), printable(text)), soft_wrap=True)
 
 
 def _escaped(text: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -230,13 +229,16 @@ def certify_cell(
     from nonvacuous.certificate import Certificate
     from nonvacuous.cli.app import app
     from nonvacuous.study.runs import figures_of
+    from nonvacuous.study.worker import environment
 
     words = words_of(settings, seed=seed, folder=folder)
     if ledger is not None:
         words += ["--ledger", str(ledger)]
     if holds_run(folder):
         words.append("--resume")
-    with _own_settings_only(), exits.started_with(words):
+    # Without NONVACUOUS_... variables: a cell is the same on every machine of a cluster.
+    hidden = {name: None for name in os.environ if name.startswith(PREFIX) and name not in _KEPT}
+    with environment(hidden), exits.started_with(words):
         code = app(words, exit_on_error=False, print_error=False)
     path = folder / "certificate.json"
     if not path.is_file():
@@ -264,15 +266,3 @@ def words_of(settings: Mapping[str, Any], *, seed: int, folder: Path) -> list[st
         else:
             words.append(f"--{flag}={value}")
     return [*words, "--seed", str(seed), "--out", str(folder)]
-
-
-@contextmanager
-def _own_settings_only() -> Iterator[None]:
-    """Without NONVACUOUS_... variables: a cell is the same on every machine of a cluster."""
-    hidden = {n: v for n, v in os.environ.items() if n.startswith(PREFIX) and n not in _KEPT}
-    for name in hidden:
-        del os.environ[name]
-    try:
-        yield
-    finally:
-        os.environ.update(hidden)

@@ -101,7 +101,13 @@ def verify(
     examples = _examples(record, folder, material)
     network = None
     if material.model is not None:
-        network = _network(material.model, examples, 0 if record is None else record.seed)
+        from nonvacuous.studies.networks import build_network, check_readable
+
+        if examples is None or isinstance(examples, str):
+            raise UsageError("--model is measured on the data: give --data too.")
+        init_seed = 0 if record is None else record.seed
+        network = build_network(material.model, examples.train, seed=init_seed)
+        check_readable(network, examples.train, spec=material.model)
     with exits.stoppable(), Narration() as narration:
         verification = verify_certificate(
             path,
@@ -199,16 +205,6 @@ def _advise(verification: Verification, certificate: Certificate) -> None:
         missing += ["--model", "MODULE:FUNCTION"]
     if missing:
         write_next(again(*missing))
-
-
-def _network(spec: str, data: Dataset | str | None, seed: int) -> Any:
-    from nonvacuous.studies.networks import build_network, check_readable
-
-    if data is None or isinstance(data, str):
-        raise UsageError("--model is measured on the data: give --data too.")
-    network = build_network(spec, data.train, seed=seed)
-    check_readable(network, data.train, spec=spec)
-    return network
 
 
 def _record(verification: Verification) -> dict[str, Any]:

@@ -15,20 +15,6 @@ from nonvacuous.report import wording
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-#: How templates write numbers and names.
-_WORDS = (
-    wording.capital,
-    wording.clean,
-    wording.confidence_percent,
-    wording.nats,
-    wording.percent,
-    wording.percent_down,
-    wording.percent_up,
-    wording.plural,
-    wording.round_percent,
-    wording.whole,
-)
-
 
 def page(template: str, **values: Any) -> str:
     """A template of ours, filled in. What comes from data is escaped, what is Markup is not."""
@@ -70,6 +56,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    for words in (shown_up, *_WORDS):
-        templates.filters[words.__name__] = words
+    # How templates write numbers and names.
+    templates.filters |= {name: words for name, words in vars(wording).items() if callable(words)}
+    templates.filters["shown_up"] = shown_up
     return templates

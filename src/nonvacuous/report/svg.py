@@ -39,7 +39,7 @@ COLORS = {
 _ROLES = {color: role for role, color in COLORS.items()}
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
-_HEX = re.compile(r"#[0-9a-f]{6}\b")
+_COLOR = re.compile(rf"(?:{'|'.join(_ROLES)})\b")
 _FONT = re.compile(r"^(?:(?P<weight>[a-z0-9]+) )?(?P<size>[0-9.]+px) .*$")
 
 
@@ -148,10 +148,9 @@ def _style(declarations: str) -> str:
             if font["weight"]:
                 kept.append(f"font-weight: {font['weight']}")
         elif key != "font-family":
-            kept.append(f"{key}: {_HEX.sub(_variable, value)}")
+            kept.append(f"{key}: {_COLOR.sub(_variable, value)}")
     return "; ".join(kept)
 
 
 def _variable(match: re.Match[str]) -> str:
-    role = _ROLES.get(match[0])
-    return f"var(--{role}, {match[0]})" if role else match[0]
+    return f"var(--{_ROLES[match[0]]}, {match[0]})"

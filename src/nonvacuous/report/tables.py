@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from nonvacuous.bounds.table import title_and_detail
 from nonvacuous.certificate import Certificate
+from nonvacuous.kinds import CENTERS
+from nonvacuous.records import RescalingColumn
+from nonvacuous.report import html
 from nonvacuous.report.measured import twin_name
 from nonvacuous.report.promise import shown_risk
 from nonvacuous.report.wording import (
+    capital,
     clean,
     finite,
     nats,
@@ -145,3 +149,119 @@ def _random_risk(record: Mapping[str, Any] | None) -> float | None:
     part = record.get("random_labels") if isinstance(record, Mapping) else None
     value = finite(part.get("risk_upper")) if isinstance(part, Mapping) else None
     return value if value is not None and 0.0 <= value <= 1.0 else None
+
+
+#: Bars this many times as long as the certificate's are cut: next to them all others would vanish.
+_LONGEST = 6.0
+
+_SYMMETRIES = {
+    "scale of the scores": "the scale of the scores",
+    "shift of the scores": "a common shift of them",
+    "order of the units": "the order of the units",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Bar):
+    """One column of the certificate as a row under its prior, with its bar."""
+
+    column: RescalingColumn
+
+
+@dataclass(frozen=True)
+class Earned:
+    """The complexity without any choice and as certified, in nats, and who earns the difference.
+
+    Counted in this order: the prior's scale, then rescaling, then the further symmetries.
+    ``rescaling_alone`` is what rescaling earns where the prior's scale stays fixed.
+    """
+
+    fixed_scale: str
+    before: float
+    after: float
+    prior_scale: float | None
+    rescaling: float
+    symmetries: float
+    rescaling_alone: float
+    forgotten: tuple[str, ...]
+
+    def share(self, amount: float) -> str:
+        """A part of the whole saving in percent; nothing where nothing is saved."""
+        whole = self.before - self.after
+        return f" ({round_percent(amount / whole)} of the saving)" if whole > 0 else ""
+
+
+def rescaling_rows(certificate: Certificate) -> tuple[Row, ...]:
+    """The same network accounted for in every way, under the heading of its prior."""
+    columns = certificate.rescaling.columns if certificate.rescaling else ()
+    if not columns:
+        return ()
+    certified = next(total_nats(column) for column in columns if column.certified)
+    axis = min(max(map(total_nats, columns)), _LONGEST * certified) or 1.0
+    shown, center = [], ""
+    for column in columns:
+        amount = total_nats(column)
+        cut = "; its bar is cut" if amount > axis else ""
+        shown.append(
+            Row(
+                heading=f"Prior around {CENTERS[column.center]}" if column.center != center else "",
+                name=_name(column),
+                detail=f"bound ≤ {percent_up(column.kl_inverse)}{cut}",
+                value=nats(amount),
+                start=0.0,
+                end=min(1.0, amount / axis),
+                marked=column.certified,
+                column=column,
+            )
+        )
+        center = column.center
+    return tuple(shown)
+
+
+def total_nats(column: RescalingColumn) -> float:
+    """KL and charge."""
+    return column.kl_nats + column.charge_nats
+
+
+def earned(certificate: Certificate) -> Earned | None:
+    """Who earns what, within the certified prior; None where the certificate does not say."""
+    columns = certificate.rescaling.columns if certificate.rescaling else ()
+    certified = next((column for column in columns if column.certified), None)
+    if certified is None:
+        return None
+    own = {column.way: column for column in columns if column.center == certified.center}
+    fixed, moved = own.get("fixed scale"), own.get("fixed scale, rescaled")
+    if fixed is None or moved is None:
+        return None
+    before, alone = total_nats(fixed), total_nats(moved)
+    chosen, both = own.get("best scale"), own.get("best scale, rescaled")
+    prior_scale, rescaling, last = None, before - alone, alone
+    if chosen is not None and both is not None:
+        prior_scale = before - total_nats(chosen)
+        rescaling, last = total_nats(chosen) - total_nats(both), total_nats(both)
+        each = own.get("best scale per tensor, rescaled")
+        if each is not None and each.charge_nats == certified.charge_nats != both.charge_nats:
+            # One scale for each tensor: what that adds is the prior scales' doing as well.
+            prior_scale, last = prior_scale + last - total_nats(each), total_nats(each)
+    return Earned(
+        fixed_scale=_name(fixed)[:1].lower() + _name(fixed)[1:],
+        before=before,
+        after=total_nats(certified),
+        prior_scale=prior_scale,
+        rescaling=rescaling,
+        symmetries=last - total_nats(certified),
+        rescaling_alone=before - alone,
+        forgotten=tuple(words for way, words in _SYMMETRIES.items() if way in own),
+    )
+
+
+def saved_in_one_line(certificate: Certificate) -> str:
+    """One line for a terminal; empty where there is nothing to tell."""
+    gain = earned(certificate)
+    return "" if gain is None else html.words("saved.txt.jinja", gain=gain)
+
+
+def _name(column: RescalingColumn) -> str:
+    """The name without its prior, which the heading tells."""
+    around, _, rest = column.name.partition(", ")
+    return capital(clean(rest if around.startswith("around ") and rest else column.name))

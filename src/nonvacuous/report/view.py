@@ -15,7 +15,7 @@ from markupsafe import Markup
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.report import html, measured, promise, rescaling, tables
+from nonvacuous.report import html, measured, promise, tables
 from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
 from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.wording import (
@@ -97,8 +97,8 @@ class View:
         )
         self.steps = tables.step_rows(certificate, comparison.steps) if comparison else ()
         self.labels = tables.label_rows(certificate, labels)
-        self.rescaling = rescaling.rows(certificate)
-        self.earned = rescaling.earned(certificate)
+        self.rescaling = tables.rescaling_rows(certificate)
+        self.earned = tables.earned(certificate)
         self.layers = tables.layer_rows(certificate)
         self.bounds = tables.bound_rows(certificate, comparison.bounds) if comparison else ()
         self.curves = curves(history or ())

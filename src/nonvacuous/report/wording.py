@@ -202,11 +202,8 @@ def clean(text: str) -> str:
 
 def visible(text: str) -> str:
     """Like :func:`clean`, but every space is kept: for paths."""
-    return "".join("\ufffd" if _steers(letter) else letter for letter in text)
-
-
-def _steers(letter: str) -> bool:
-    return unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Cn")
+    steering = ("Cc", "Cf", "Cs", "Co", "Cn")
+    return "".join("\ufffd" if unicodedata.category(c) in steering else c for c in text)
 
 
 def printable(text: str) -> str:

@@ -230,7 +230,13 @@ def ordered(rows: Sequence[Row], column: str, *, reverse: bool = False) -> list[
     name = known(column, columns_of(rows))
     with_value = [row for row in rows if row.get(name) is not None]
     without = [row for row in rows if row.get(name) is None]
-    return sorted(with_value, key=lambda row: _key(row[name]), reverse=reverse) + without
+
+    def rank(row: Row) -> tuple[bool, Any]:
+        """Numbers by size, then texts by their letters."""
+        number = isinstance(row[name], bool | int | float)
+        return not number, row[name] if number else str(row[name])
+
+    return sorted(with_value, key=rank, reverse=reverse) + without
 
 
 def known(name: str, names: Sequence[str]) -> str:
@@ -243,13 +249,6 @@ def known(name: str, names: Sequence[str]) -> str:
     close = difflib.get_close_matches(name.replace("-", "_"), names, n=1)
     hint = f"; did you mean {close[0]}?" if close else "."
     raise BadInput(f"there is no column {name!r}{hint} The columns are: {', '.join(names)}.")
-
-
-def _key(value: Any) -> tuple[int, Any]:
-    """Numbers by size, then texts by their letters."""
-    if isinstance(value, bool | int | float):
-        return 0, value
-    return 1, str(value)
 
 
 def _meets(value: Any, sign: str, text: str) -> bool:
@@ -289,7 +288,8 @@ def query(rows: Sequence[Mapping[str, Any]], sql: str) -> list[dict[str, Any]]:
     names = columns_of(rows) or ["name"]
     with duckdb.connect(":memory:") as database:
         types = {name: _type([row.get(name) for row in rows]) for name in names}
-        columns = ", ".join(f"{_quoted(name)} {types[name]}" for name in names)
+        quoted = {name: '"' + name.replace('"', '""') + '"' for name in names}
+        columns = ", ".join(f"{quoted[name]} {types[name]}" for name in names)
         database.execute(f"create table runs ({columns})")
         for start in range(0, len(rows), _AT_ONCE):
             some = rows[start : start + _AT_ONCE]
@@ -312,10 +312,6 @@ def query(rows: Sequence[Mapping[str, Any]], sql: str) -> list[dict[str, Any]]:
         {title: plain(value, _other) for title, value in zip(titles, values, strict=True)}
         for values in answers
     ]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _type(values: Sequence[Any]) -> str:

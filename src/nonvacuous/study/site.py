@@ -15,7 +15,6 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from nonvacuous import __version__
-from nonvacuous.certificate import Certificate
 from nonvacuous.comparison import compare
 from nonvacuous.errors import BadInput
 from nonvacuous.report import html, view, write_report
@@ -128,21 +127,6 @@ _PERCENT_UP = ("risk_upper", "twin")
 #: What only a certificate may say: a function's result of this name is shown as its own.
 _PROMISED = ("status", "vacuous", *_PERCENT_UP)
 _LETTERS = 60
-_ICONS = {
-    "valid": "check",
-    "conditional": "triangle",
-    "refused": "cross",
-    "failed": "cross",
-    "invalid": "cross",
-    "done": "check",
-}
-_LEGEND = (
-    Mark("training", "Training error", 0.0, ""),
-    Mark("test", "Test error", 0.0, "", "not part of the promise"),
-    Mark("twin", "Held-out twin", 0.0, ""),
-    Mark("certificate", "Certificate", 0.0, ""),
-    Mark("guessing", "Always the largest class", 0.0, ""),
-)
 
 
 @dataclass(frozen=True)
@@ -161,7 +145,6 @@ class Row:
     name: str
     link: str | None
     error: str
-    icon: str
     promised: float | None
     marks: tuple[Mark, ...]
     words: str
@@ -183,7 +166,6 @@ class Table:
     same: tuple[str, ...]
     left_out: int
     rows: tuple[Row, ...]
-    legend = _LEGEND
 
     @property
     def scrolls(self) -> bool:
@@ -192,12 +174,17 @@ class Table:
 
     @property
     def shared(self) -> int:
-        """Among how many certificates each shares its confidence: the fewest that one of them says.
+        """Among how many certificates the confidence is shared: the fewest that one of them says.
 
-        It is what a ledger spent on others that tells.
+        What its ledger spends on others tells.
         """
-        known = [run.certificate for run in self.runs if run.figures.get("risk_upper") is not None]
-        return min(_attempts(certificate) for certificate in known if certificate is not None)
+        shares = []
+        for run in self.runs:
+            if run.certificate is not None and run.figures["risk_upper"] is not None:
+                budget = run.certificate.budget
+                others = sum(e.failure for e in budget.entries if e.name == OTHERS_LINE)
+                shares.append(round(budget.failure / (budget.failure - others)))
+        return min(shares)
 
 
 def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table:
@@ -211,13 +198,11 @@ def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table
     for run, row, own in zip(runs, plain, marks, strict=True):
         # The promise is drawn last: where marks touch, it stays on top.
         ordered = tuple(sorted(own, key=lambda mark: mark.kind == "certificate"))
-        status = run.state if run.certificate is None else run.certificate.status
         rows.append(
             Row(
                 clean(run.name),
                 link=links.get(run.name),
                 error=shortened(clean(run.error), 300),
-                icon=_ICONS.get(status, "circle"),
                 promised=view.promised_on(ordered),
                 marks=ordered,
                 words=view.in_words(ordered),
@@ -253,13 +238,6 @@ def _values(run: Run, marks: Sequence[Mark]) -> dict[str, Any]:
     # What a bound starts from is not always the network's own error: the strip shows the latter.
     row["training_error"] = next((m.value for m in marks if m.kind == "training"), None)
     return row
-
-
-def _attempts(certificate: Certificate) -> int:
-    """Among how many certificates the confidence was shared, by what the ledger spent on others."""
-    budget = certificate.budget
-    others = sum(entry.failure for entry in budget.entries if entry.name == OTHERS_LINE)
-    return round(budget.failure / (budget.failure - others)) if others else 1
 
 
 def _said_once(column: Column, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -247,9 +247,7 @@ class Study(ABC, Generic[Settings, Result]):
         return result if isinstance(result, Mapping) else asdict(result)
 
 
-@lru_cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+_adapter = lru_cache(TypeAdapter[Any])
 
 
 class Single(CellRecord):

@@ -73,7 +73,9 @@ class Cell:
         named = {**plain, "seed": given} if own_seed else plain
         keys = [key for key in map(normal_name, shown) if key in named]
         parts = [f"{key}={_readable(named[key])}" for key in keys]
-        readable = _short(label or ",".join(parts))
+        # Letters that every file system, shell and address takes as they are.
+        readable = re.sub(r"[^A-Za-z0-9._=,]+", "-", label or ",".join(parts))
+        readable = readable[:_NAME_LETTERS].strip("-.,=_ ")
         name = f"{readable}-{digest}" if readable else digest
         return cls(run, plain, given, digest, name, own_seed)
 
@@ -132,12 +134,6 @@ def _readable(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(_readable, value))
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _short(text: str) -> str:
-    """Letters that every file system, shell and address takes as they are."""
-    words = re.sub(r"[^A-Za-z0-9._=,]+", "-", text)
-    return words[:_NAME_LETTERS].strip("-.,=_ ")
 
 
 _TABLES = ("name", "seed", "command", "fixed", "grid", "cells")

@@ -165,7 +165,10 @@ def _ended(task: Task, folder: Path) -> Outcome | None:
 
 
 def _compute(task: Task, folder: Path, lock: Lock) -> Outcome:
-    _clear(folder)
+    # Hide what an earlier attempt left: a run begins or goes on in a folder of its own files.
+    for shown, hidden in ((ERROR, _HIDDEN_ERROR), (LOG, _HIDDEN_LOG)):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(folder / shown, folder / hidden)
     started, begun = datetime.now(UTC), time.monotonic()
     record: dict[str, Any] = {
         "format": FORMAT,
@@ -207,13 +210,6 @@ def _described(error: BaseException) -> dict[str, Any]:
     }
 
 
-def _clear(folder: Path) -> None:
-    """Hide what an earlier attempt left: a run begins or goes on in a folder of its own files."""
-    for shown, hidden in ((ERROR, _HIDDEN_ERROR), (LOG, _HIDDEN_LOG)):
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(folder / shown, folder / hidden)
-
-
 @contextlib.contextmanager
 def _logged(folder: Path) -> Iterator[None]:
     """What the cell prints goes to a file: many of them share one terminal.
@@ -240,20 +236,34 @@ def _surroundings(task: Task) -> Iterator[None]:
     changes = {name: value for name, value in task.variables.items() if name not in os.environ}
     if task.hide_gpus:
         changes["CUDA_VISIBLE_DEVICES"] = ""
-    variables, before = dict(os.environ), os.getcwd()
-    os.environ.update(changes)
+    before = os.getcwd()
     # On another machine of a cluster the folder may not exist; absolute paths work all the same.
     with contextlib.suppress(OSError):
         os.chdir(task.here)
     try:
-        yield
+        with environment(changes):
+            yield
     finally:
         with contextlib.suppress(OSError):
             os.chdir(before)
-        for name in changes:
-            os.environ.pop(name, None)
-            if name in variables:
-                os.environ[name] = variables[name]
+
+
+@contextlib.contextmanager
+def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Within this block variables have these values; None: they are not there."""
+    before = {name: os.environ.get(name) for name in changes}
+    try:
+        _set(changes)
+        yield
+    finally:
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
 
 
 def _leave_with_the_driver(task: Task) -> None:
