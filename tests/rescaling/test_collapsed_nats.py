@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.rescaling.collapse import collapse, collapsed_nats
-from nonvacuous.rescaling.reading import Reading, RowSummer
+from nonvacuous.rescaling.reading import Reading, row_sums
 from nonvacuous.rescaling.solver import kl_along_orbit, rescale, total_nats
 from tests.rescaling.hand_groups import ARCHITECTURES, mlp
 from tests.rescaling.problems import posterior, prior
@@ -93,7 +93,7 @@ def test_row_sums_whatever_the_axes_and_the_memory_format(
         noise = spread * torch.rand(mean.shape, generator=generator)
         Q = DiagonalGaussian({"w": mean.to(memory_format=memory)}, {"w": 0.05 + noise})
         P = DiagonalGaussian({"w": center}, {"w": 0.5 + noise})
-        found = RowSummer(Reading.of(Q, P)).sum("w", axes)
+        found = row_sums(Reading.of(Q, P), "w", axes)
         m, s, m0, s0 = (
             d.double() for d in (Q.means["w"], Q.scales["w"], P.means["w"], P.scales["w"])
         )

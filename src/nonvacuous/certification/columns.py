@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nonvacuous.bounds.rounding import rounded_up_sum
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Kind
@@ -143,12 +142,6 @@ def accounting_of(bound: BoundRecord, budget: BudgetRecord) -> Accounting:
     )
 
 
-def bounds_of(column: RescalingColumn | Accounted, accounting: Accounting) -> tuple[float, float]:
-    """(McAllester, kl-inverse) of a column's KL and charge."""
-    total = rounded_up_sum(column.kl_nats, column.charge_nats)
-    return accounting.mcallester(total), accounting.kl_inverse(total)
-
-
 def column_records(
     facts: RescalingFacts,
     complexity: ComplexityRecord,
@@ -180,17 +173,12 @@ def column_records(
     records = []
     for column in (*shown, *steps):
         certified = column is steps[-1]
-        mcallester, kl_inverse = bounds_of(column, accounting)
-        records.append(
-            RescalingColumn(
-                **vars(column),
-                mcallester=mcallester,
-                # The certificate divides its failure probability instead of adding a charge to
-                # the KL: the same up to rounding, and its own number is the one that counts.
-                kl_inverse=risk_upper if certified else kl_inverse,
-                certified=certified,
-            )
-        )
+        bounds = accounting.bounds(column.kl_nats, column.charge_nats)
+        if certified:
+            # The certificate divides its failure probability instead of adding a charge to the KL:
+            # the same up to rounding, and its own number is the one that counts.
+            bounds["kl_inverse"] = risk_upper
+        records.append(RescalingColumn(**vars(column), **bounds, certified=certified))
     return tuple(records)
 
 

@@ -13,7 +13,7 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 from nonvacuous.rescaling.assemble import Builder
-from nonvacuous.rescaling.reading import Number, Reading, RowSummer
+from nonvacuous.rescaling.reading import Number, Reading, row_sums
 from nonvacuous.rescaling.terms import Matrix, Side, Term, Terms
 
 
@@ -27,7 +27,6 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
     device = reading.device
     builder = Builder(groups, device)
     counts, touched = np.zeros(groups.size), np.zeros(groups.size)
-    summer = RowSummer(reading)
     # A GPU is not asked for these before everything is under way.
     asked: dict[tuple[str, str], Number] = {}
     for name in reading.tensors:
@@ -35,7 +34,7 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
         for scale in scales:
             _count(scale, math.prod(reading.shapes[name]), counts, touched)
         axes = sorted({axis for scale in scales for axis in scale.axes})
-        read = summer.sum(name, axes)
+        read = row_sums(reading, name, axes)
         builder.add(name, read.sums, axes, scales)
         asked[name, "low"], asked[name, "high"] = torch.aminmax(read.sums.squares)
         asked[name, "pinned"], asked[name, "pinned size"] = builder.constants[name]

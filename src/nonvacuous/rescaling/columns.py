@@ -47,11 +47,6 @@ class Accounted:
     kl_nats: float
     charge_nats: float = 0.0
 
-    @property
-    def total_nats(self) -> float:
-        """KL and charge, rounded up: what goes into a bound."""
-        return rounded_up_sum(self.kl_nats, self.charge_nats)
-
 
 @dataclass(frozen=True)
 class Accounting:
@@ -61,17 +56,16 @@ class Accounting:
     examples: int
     failure: float
 
-    def mcallester(self, total_nats: float) -> float:
-        """The bound by a square root."""
-        return mcallester(**self._numbers(total_nats))
-
-    def kl_inverse(self, total_nats: float) -> float:
-        """The bound by the inverse of the binary kl, which is never above the other one."""
-        return seeger(**self._numbers(total_nats), exact_moment=True)
-
-    def _numbers(self, total_nats: float) -> dict[str, Any]:
-        shared = {"examples": self.examples, "failure": self.failure}
-        return {"empirical_risk": self.risk_upper, "kl_nats": total_nats, **shared}
+    def bounds(self, kl_nats: float, charge_nats: float) -> dict[str, float]:
+        """By a square root, and by the inverse of the binary kl, which is never above the other."""
+        numbers: dict[str, Any] = {
+            "empirical_risk": self.risk_upper,
+            "kl_nats": rounded_up_sum(kl_nats, charge_nats),
+            "examples": self.examples,
+            "failure": self.failure,
+        }
+        inverse = seeger(**numbers, exact_moment=True)
+        return {"mcallester": mcallester(**numbers), "kl_inverse": inverse}
 
 
 def fixed_scale_columns(

@@ -246,35 +246,19 @@ class _Search:
         self, descent: Descent, totals: Totals, precisions: dict[str, float]
     ) -> dict[str, float]:
         """One scalar for each group of channels and one for each prior scale, all at once."""
-        names = list(self.terms.weights)
-        owner = {name: number for number, shared in enumerate(self.sharing) for name in shared}
-        powers = self.terms.exponents
-        choices = len(self.sharing)
-        in_term = np.zeros((len(powers), choices))
-        for row, term in zip(in_term, self.terms.terms, strict=True):
-            row[owner[term.tensor]] = -2.0
-        in_tensor = np.zeros((len(names), choices))
-        counts = np.zeros(choices)
-        for row, name in zip(in_tensor, names, strict=True):
-            row[owner[name]] = -2.0
-            counts[owner[name]] -= self.terms.weights[name]
+        names, powers = list(self.terms.weights), self.terms.exponents
+        groups = powers.shape[1]
+        in_tensor = -2.0 * np.array([[n in shared for shared in self.sharing] for n in names])
+        in_term = in_tensor[[names.index(term.tensor) for term in self.terms.terms]]
         remainders = [precisions[name] * self.terms.remainders[name] / 2 for name in names]
-        exponents = np.concatenate(
-            [
-                np.concatenate([2 * powers, in_term], axis=1),
-                np.concatenate([powers, in_term], axis=1),
-                np.concatenate([np.zeros((len(names), powers.shape[1])), in_tensor], axis=1),
-            ]
-        )
+        no_groups = np.zeros((len(names), groups))
         shift = minimize_exponentials(
             np.concatenate([totals.squares / 2, -totals.products, remainders]),
-            exponents,
-            np.concatenate([self.terms.group_counts, counts]),
+            np.block([[2 * powers, in_term], [powers, in_term], [no_groups, in_tensor]]),
+            np.append(self.terms.group_counts, in_tensor.T @ [*self.terms.weights.values()] / 2),
         )
-        groups = powers.shape[1]
-        changed = {
-            name: precisions[name] * math.exp(-2 * shift[groups + owner[name]]) for name in names
-        }
+        changes = dict(zip(names, in_tensor @ shift[groups:], strict=True))
+        changed = {name: precisions[name] * math.exp(change) for name, change in changes.items()}
         descent.shift_groups(shift[:groups])
         descent.set_precisions(changed)
         return changed

@@ -100,18 +100,13 @@ def quotients(
     loss: str,
     output: OutputLayer | None = None,
     layers: Sequence[UnitLayer] = (),
-    output_scale: bool = True,
-    translation: bool = True,
-    permutation: bool = True,
 ) -> Quotients:
     """The KL of ``Q`` to ``P`` after rescaling by ``log_scales`` and all further symmetries.
 
-    loss          the name of the loss that the bound is about: it decides what may be forgotten
-    output        the layer that writes the scores, from ``output_layer(graph)``; None leaves out
-                  the scale and the shift of the scores
-    layers        layers of interchangeable units, from ``unit_layers(graph).layers``
-    output_scale, translation, permutation
-                  each symmetry can be switched off
+    loss     the name of the loss that the bound is about: it decides what may be forgotten
+    output   the layer that writes the scores, from ``output_layer(graph)``; None leaves out the
+             scale and the shift of the scores
+    layers   layers of interchangeable units, from ``unit_layers(graph).layers``
 
     Every column has the prior ``P``, so the least of them may be quoted.
     """
@@ -124,29 +119,26 @@ def quotients(
             "the KL would belong to another predictor; use the groups of scale_groups(graph) as "
             "they are"
         )
-
     terms = kl_along_orbit(Q, P, groups, moves)
     columns = {"rescaled": total_nats(terms)}
-    use_shift = translation and output is not None and sees.shift
     factor = 0.0
-    if output_scale and output is not None:
-        if sees.scale:
-            moved = push(Q, groups, moves, dtype=torch.float64)
-            # The best factor depends on whether the shift is forgotten afterwards.
-            alone = best_output_log_scale(moved, P, output, translation=False)
-            factor = best_output_log_scale(moved, P, output, translation=use_shift)
-            groups, shown = _scaled(groups, output, moves, alone)
-            columns["+ scale of the scores"] = total_nats(kl_along_orbit(Q, P, groups, shown))
-            groups, moves = _scaled(groups, output, moves, factor)
-            terms = kl_along_orbit(Q, P, groups, moves)
-        else:
-            refused.append(_blind("the scale of the scores", loss))
+    if output is not None and sees.scale:
+        moved = push(Q, groups, moves, dtype=torch.float64)
+        # The best factor depends on whether the shift is forgotten afterwards.
+        alone = best_output_log_scale(moved, P, output, translation=False)
+        factor = best_output_log_scale(moved, P, output, translation=sees.shift)
+        groups, shown = _scaled(groups, output, moves, alone)
+        columns["+ scale of the scores"] = total_nats(kl_along_orbit(Q, P, groups, shown))
+        groups, moves = _scaled(groups, output, moves, factor)
+        terms = kl_along_orbit(Q, P, groups, moves)
+    elif output is not None:
+        refused.append(_blind("the scale of the scores", loss))
     rest = forgotten(
         push(Q, groups, moves, dtype=torch.float64),
         P,
         loss=loss,
-        output=output if translation else None,
-        layers=layers if permutation else (),
+        output=output,
+        layers=layers,
         # The factors that moved the posterior are exponentials of rounded sums.
         relative_error=4 * _EPSILON * (1 + float(np.abs(moves).max(initial=0.0))),
     )
@@ -156,9 +148,9 @@ def quotients(
         for name, nats in terms.items()
     }
     kl_nats = total_nats(terms)
-    if use_shift:
+    if output is not None and sees.shift:
         columns["+ shift of the scores"] = kl_nats
-    if permutation and layers:
+    if layers:
         kl_nats = remaining_nats(kl_nats, *(saving.saved_nats for saving in rest.permutations))
         columns["+ order of the units"] = kl_nats
     return Quotients(

@@ -25,19 +25,6 @@ Numbers = tuple[float | None, float | None, float | None]
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
-    """One chunk of a tensor, in float64. Views of what was given: not to be written to.
-
-    A field is a single number where all its entries are the same.
-    """
-
-    mean: Tensor
-    scale: Tensor
-    prior_mean: Tensor
-    prior_scale: Tensor
-
-
-@dataclass(frozen=True, eq=False)
 class Reading:
     """What a posterior and a prior say about each tensor, ready to be read.
 
@@ -82,9 +69,11 @@ class Reading:
 
     def chunks(
         self, name: str, *, axis: int | None = None, shape: tuple[int, ...] | None = None
-    ) -> Iterator[tuple[tuple[slice, ...], Pieces]]:
+    ) -> Iterator[tuple[tuple[slice, ...], list[Tensor]]]:
         """The tensor in pieces, each with the slices that it was taken from.
 
+        A piece is the mean, the scale, the prior mean and the prior scale, in float64: views of
+        what was given, not to be written to, and single numbers where all entries are the same.
         ``shape`` is another shape to read it in, with the same entries in the same order.
         """
         tensors = self.tensors[name]
@@ -92,7 +81,7 @@ class Reading:
             tensors = tuple(t.reshape(shape) if t.ndim else t for t in tensors)  # type: ignore[assignment]
         for part in chunks(shape or self.shapes[name], self.device, axis=axis):
             pieces = (tensor[part] if tensor.ndim else tensor for tensor in tensors)
-            yield part, Pieces(*(piece.to(self.device).to(torch.float64) for piece in pieces))
+            yield part, [piece.to(self.device).to(torch.float64) for piece in pieces]
 
 
 def chunks(
@@ -143,98 +132,83 @@ class RowSums:
     log_sizes: Number
 
 
-class RowSummer:
-    """Reads the tensors of a posterior and a prior one after the other."""
+def row_sums(reading: Reading, name: str, axes: list[int]) -> RowSums:
+    """Sum one tensor over all axes but ``axes``."""
+    scale, _, prior_scale = reading.numbers[name]
+    leading = axes == list(range(len(axes))) and bool(axes)
+    if (
+        leading
+        and reading.centered(name)
+        and reading.tensors[name][0].dtype in _NARROW
+        and scale is not None
+        and prior_scale is not None
+        and _SCALES[0] < prior_scale < _SCALES[1]
+    ):
+        return _uniform(reading, name, len(axes), scale, prior_scale)
+    return _any(reading, name, axes, leading=leading)
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._device = reading.device
-        self._workspace = torch.empty(0, dtype=torch.float64, device=reading.device)
 
-    def sum(self, name: str, axes: list[int]) -> RowSums:
-        """Sum over all axes but ``axes``."""
-        mean = self._reading.tensors[name][0]
-        scale, _, prior_scale = self._reading.numbers[name]
-        leading = axes == list(range(len(axes))) and bool(axes)
-        if (
-            leading
-            and self._reading.centered(name)
-            and mean.dtype in _NARROW
-            and scale is not None
-            and prior_scale is not None
-            and _SCALES[0] < prior_scale < _SCALES[1]
-        ):
-            return self._uniform(name, len(axes), scale, prior_scale)
-        return self._any(name, axes, leading=leading)
-
-    def _uniform(self, name: str, kept: int, scale: float, prior_scale: float) -> RowSums:
-        """One scale, one prior scale, prior means zero: only the means have to be read."""
-        shape = self._reading.shapes[name]
-        rows, width = math.prod(shape[:kept]), math.prod(shape[kept:])
-        variance = (scale / prior_scale) ** 2
-        precision = 1 / prior_scale**2
-        squares = torch.empty(rows, dtype=torch.float64, device=self._device)
-        mean = self._reading.tensors[name][0].reshape(rows, width)
-        step = max(1, _ROWS.get(self._device.type, 1 << 20) // width)
-        start = torch.tensor(width * variance, dtype=torch.float64)
-        factors = torch.full((width,), precision, dtype=torch.float64)
-        for first in range(0, rows, step):
-            wide = self._wide(mean[first : first + step]).square_()
-            target = squares[first : first + step]
-            if self._device.type == "cpu":
-                # A product with a constant vector sums short rows faster than a sum does.
-                torch.addmv(start, wide, factors, out=target)
-            else:
-                torch.sum(wide, 1, out=target)
-        if self._device.type != "cpu":
-            squares.mul_(precision).add_(width * variance)
-        logarithm = 2 * math.log(scale / prior_scale) * math.prod(shape)
-        return RowSums(
-            sums=Sums(squares.view(shape[:kept]), None),
-            prior_squares=0.0,
-            log_variances=logarithm,
-            log_sizes=abs(logarithm),
-        )
-
-    def _wide(self, part: Tensor) -> Tensor:
-        """The part in float64, in a workspace that the next part will use again."""
-        if self._workspace.numel() < part.numel():
-            self._workspace = self._workspace.new_empty(part.numel())
-        return self._workspace[: part.numel()].view(part.shape).copy_(part)
-
-    def _any(self, name: str, axes: list[int], *, leading: bool) -> RowSums:
-        """Any scales and any prior means, different for every weight."""
-        reading, shape = self._reading, self._reading.shapes[name]
-        kept = [shape[axis] for axis in axes]
-        if leading:
-            shape = (math.prod(kept), math.prod(shape[len(axes) :]))
-            summed, lead = [1], True
+def _uniform(reading: Reading, name: str, kept: int, scale: float, prior_scale: float) -> RowSums:
+    """One scale, one prior scale, prior means zero: only the means have to be read."""
+    shape, device = reading.shapes[name], reading.device
+    rows, width = math.prod(shape[:kept]), math.prod(shape[kept:])
+    variance = (scale / prior_scale) ** 2
+    precision = 1 / prior_scale**2
+    squares = torch.empty(rows, dtype=torch.float64, device=device)
+    mean = reading.tensors[name][0].reshape(rows, width)
+    step = max(1, _ROWS.get(device.type, 1 << 20) // width)
+    start = torch.tensor(width * variance, dtype=torch.float64)
+    factors = torch.full((width,), precision, dtype=torch.float64)
+    for first in range(0, rows, step):
+        wide = mean[first : first + step].to(device).to(torch.float64).square_()
+        target = squares[first : first + step]
+        if device.type == "cpu":
+            # A product with a constant vector sums short rows faster than a sum does.
+            torch.addmv(start, wide, factors, out=target)
         else:
-            summed, lead = [axis for axis in range(len(shape)) if axis not in axes], 0 in axes
-        sizes = [size for axis, size in enumerate(shape) if axis not in summed]
-        squares = torch.zeros(sizes, dtype=torch.float64, device=self._device)
-        products = None if reading.centered(name) else torch.zeros_like(squares)
-        prior_squares, logs, log_sizes = torch.zeros(
-            3, dtype=torch.float64, device=self._device
-        ).unbind()
-        for part, given in reading.chunks(name, axis=0, shape=shape):
-            inverse = given.prior_scale.reciprocal()
-            mean = given.mean * inverse
-            target = part if lead else ...
-            if products is not None:
-                prior_mean = given.prior_mean * inverse
-                products[target] += _sum_over(mean * prior_mean, summed)
-                repeats = mean.numel() / prior_mean.numel()
-                prior_squares = prior_squares + prior_mean.square().sum() * repeats
-            variance = (given.scale * inverse).square()
-            # A scale that is the same for all weights stands for all of them.
-            repeats = mean.numel() / variance.numel()
-            logarithm = variance.log()
-            logs = logs + logarithm.sum() * repeats
-            log_sizes = log_sizes + logarithm.abs_().sum() * repeats
-            squares[target] += _sum_over(mean.square_().add_(variance), summed)
-        sums = Sums(squares, products).map(lambda t: t.view(kept))
-        return RowSums(sums, prior_squares, logs, log_sizes)
+            torch.sum(wide, 1, out=target)
+    if device.type != "cpu":
+        squares.mul_(precision).add_(width * variance)
+    logarithm = 2 * math.log(scale / prior_scale) * math.prod(shape)
+    return RowSums(
+        sums=Sums(squares.view(shape[:kept]), None),
+        prior_squares=0.0,
+        log_variances=logarithm,
+        log_sizes=abs(logarithm),
+    )
+
+
+def _any(reading: Reading, name: str, axes: list[int], *, leading: bool) -> RowSums:
+    """Any scales and any prior means, different for every weight."""
+    shape, device = reading.shapes[name], reading.device
+    kept = [shape[axis] for axis in axes]
+    if leading:
+        shape = (math.prod(kept), math.prod(shape[len(axes) :]))
+        summed, lead = [1], True
+    else:
+        summed, lead = [axis for axis in range(len(shape)) if axis not in axes], 0 in axes
+    sizes = [size for axis, size in enumerate(shape) if axis not in summed]
+    squares = torch.zeros(sizes, dtype=torch.float64, device=device)
+    products = None if reading.centered(name) else torch.zeros_like(squares)
+    prior_squares, logs, log_sizes = torch.zeros(3, dtype=torch.float64, device=device).unbind()
+    for part, (mean, scale, prior_mean, prior_scale) in reading.chunks(name, axis=0, shape=shape):
+        inverse = prior_scale.reciprocal()
+        mean = mean * inverse
+        target = part if lead else ...
+        if products is not None:
+            prior_mean = prior_mean * inverse
+            products[target] += _sum_over(mean * prior_mean, summed)
+            repeats = mean.numel() / prior_mean.numel()
+            prior_squares = prior_squares + prior_mean.square().sum() * repeats
+        variance = (scale * inverse).square()
+        # A scale that is the same for all weights stands for all of them.
+        repeats = mean.numel() / variance.numel()
+        logarithm = variance.log()
+        logs = logs + logarithm.sum() * repeats
+        log_sizes = log_sizes + logarithm.abs_().sum() * repeats
+        squares[target] += _sum_over(mean.square_().add_(variance), summed)
+    sums = Sums(squares, products).map(lambda t: t.view(kept))
+    return RowSums(sums, prior_squares, logs, log_sizes)
 
 
 def _sum_over(values: Tensor, axes: list[int]) -> Tensor:

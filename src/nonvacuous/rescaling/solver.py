@@ -107,8 +107,8 @@ def _tensor_sums(reading: Reading, name: str, factors: list[Tensor]) -> Tensor:
     """Twice the KL of one tensor, and a size that its rounding error is proportional to."""
     values: list[Tensor] = []
     sizes: list[Tensor] = []
-    for part, given in reading.chunks(name):
-        mean, x = given.mean, given.scale / given.prior_scale
+    for part, (mean, scale, prior_mean, prior_scale) in reading.chunks(name):
+        x = scale / prior_scale
         for factor in factors:
             axes = zip(part, factor.shape[: len(part)], strict=True)
             piece = factor[tuple(p if length > 1 else slice(None) for p, length in axes)]
@@ -116,7 +116,7 @@ def _tensor_sums(reading: Reading, name: str, factors: list[Tensor]) -> Tensor:
         x = x.square()
         log_x = x.log()
         excess = x.sub_(1.0)
-        shift = (mean - given.prior_mean).div_(given.prior_scale)
+        shift = (mean - prior_mean).div_(prior_scale)
         squares = shift.square().sum()
         # The scales may vary over fewer axes than the weights: each entry then stands for many.
         repeats = shift.numel() / x.numel()
@@ -125,7 +125,7 @@ def _tensor_sums(reading: Reading, name: str, factors: list[Tensor]) -> Tensor:
         # first part in proportion to |x - 1| and the second in proportion to |mean * shift|.
         lever = 2 * squares
         if not reading.centered(name):
-            lever = squares + shift.mul_(mean).div_(given.prior_scale).abs_().sum()
+            lever = squares + shift.mul_(mean).div_(prior_scale).abs_().sum()
         sizes.append(excess.abs_().add_(log_x.abs_()).sum() * repeats + lever)
     return torch.stack([torch.stack(values).sum(), torch.stack(sizes).sum()])
 

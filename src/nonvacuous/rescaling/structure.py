@@ -55,29 +55,23 @@ class _Next:
     positive: int
     maximum: int
 
-    @classmethod
-    def to_finished(cls, depth: int) -> _Next:
-        """After a neuron of this depth."""
-        return cls(depth + 1, depth + 1, depth + 1)
 
-    @classmethod
-    def to_weighted(cls, depth: int) -> _Next:
-        """After weights were applied: what takes the positive part belongs to the same neuron."""
-        return cls(depth + 1, depth, depth + 1)
+def _finished(depth: int) -> _Next:
+    """After a neuron of this depth."""
+    return _Next(depth + 1, depth + 1, depth + 1)
 
 
 def structure_of(graph: LayerGraph) -> Structure:
     """Count; raises NotYetSupported where a path cannot be followed or a maximum not be counted."""
     path_count(graph)  # refuses operators that are not piecewise linear, and says which
-    start = _Next.to_finished(0)
+    start = _finished(0)
     following: dict[Reference, _Next] = {Reference("input", name): start for name in graph.inputs}
     layers: list[tuple[int, int]] = []
     pools: set[int] = set()
     seen: set[str] = set()
     for node in graph.nodes:
         pooled = _pooled(node, graph)
-        if pooled > 1:
-            pools.add(pooled)
+        pools |= {pooled} - {1}
         read = [following[source] for source in node.references if source in following] or [start]
         following[Reference("node", node.name)] = _after(node, pooled, read)
         if again := [name for name in node.parameters if name in seen]:
@@ -121,11 +115,12 @@ def _after(node: Node, pooled: int, read: list[_Next]) -> _Next:
         max(getattr(one, kind) for one in read) for kind in ("weighted", "positive", "maximum")
     )
     if pooled > 1:
-        return _Next.to_finished(maximum)
+        return _finished(maximum)
     if node.kind in _KINKS:
-        return _Next.to_finished(positive)
+        return _finished(positive)
     if node.parameters:
-        return _Next.to_weighted(weighted)
+        # What takes the positive part belongs to the same neuron.
+        return _Next(weighted + 1, weighted, weighted + 1)
     if node.kind in _VIEWS:
         return _Next(weighted, positive, maximum)
     return _Next(weighted, positive, positive + 1)
@@ -139,9 +134,9 @@ def _pooled(node: Node, graph: LayerGraph) -> int:
     if name.startswith("max_pool"):
         size, axes = node.arguments["kernel_size"], int(name[8])
         sizes = size if isinstance(size, tuple) else (size,)
-        if not all(isinstance(length, int) for length in sizes):
-            raise NotYetSupported(f"the window of {node.layer or node.name} is not known")
         lengths = [length for length in sizes if isinstance(length, int)]
+        if len(lengths) < len(sizes):
+            raise NotYetSupported(f"the window of {node.layer or node.name} is not known")
         return math.prod(lengths if len(lengths) == axes else lengths * axes)
     if name.startswith("adaptive_max_pool") or name == "amax":
         source = node.references[0]

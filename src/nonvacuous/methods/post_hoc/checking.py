@@ -13,7 +13,6 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.columns import (
     Compared,
     accounting_of,
-    bounds_of,
     certified_steps,
     comparison_columns,
     first_step,
@@ -64,10 +63,11 @@ class MethodChecking(PriorChecking):
         accounting = accounting_of(certificate.bound, certificate.budget)
         for position, column in enumerate(rescaling.columns):
             where = f"rescaling.columns.{position}"
-            expected = bounds_of(column, accounting)
-            equal(column.mcallester, expected[0], f"{where}.mcallester")
-            value = certificate.risk_upper if column.certified else expected[1]
-            equal(column.kl_inverse, value, f"{where}.kl_inverse")
+            expected = accounting.bounds(column.kl_nats, column.charge_nats)
+            if column.certified:
+                expected["kl_inverse"] = certificate.risk_upper
+            for name, value in expected.items():
+                equal(getattr(column, name), value, f"{where}.{name}")
         certified = next(c for c in rescaling.columns if c.certified)
         where = f"rescaling.columns.{rescaling.columns.index(certified)}"
         equal(certified.kl_nats, complexity.kl_nats, f"{where}.kl_nats")

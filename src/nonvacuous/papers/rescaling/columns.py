@@ -127,8 +127,7 @@ class Accounts:
                 name=column.name,
                 kl_nats=column.kl_nats,
                 charge_nats=column.charge_nats,
-                mcallester=shared.mcallester(column.total_nats),
-                kl_inverse=shared.kl_inverse(column.total_nats),
+                **shared.bounds(column.kl_nats, column.charge_nats),
             )
             for column in self._accounted(DiagonalGaussian.around(self.trained, scale=scale))
         )
