@@ -39,6 +39,7 @@ from provenance import RESULTS, write_result
 from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 from nonvacuous.rescaling.collapse import collapse, collapsed_nats
 from nonvacuous.rescaling.descending import Limits, best_descent
 from nonvacuous.rescaling.solver import kl_along_orbit, rescale
@@ -48,13 +49,6 @@ from nonvacuous.rescaling.terms import Terms
 GAP = 1e-9
 UNEVENNESS = 0.5  # spread of the logarithms of the channels' scales
 PINNED = -1
-
-
-@dataclass(frozen=True, eq=False)
-class Scale:
-    axes: tuple[int, ...]
-    index: np.ndarray
-    power: float
 
 
 @dataclass(frozen=True)
@@ -68,9 +62,10 @@ class Shape:
     """Scale groups of a network that exists only as a list of layers."""
 
     groups: list[Run] = field(default_factory=list)
-    exponents: dict[str, tuple[Scale, ...]] = field(default_factory=dict)
+    exponents: dict[str, tuple[AxisScale, ...]] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     size: int = 0
+    checked = ScaleGroups.checked
 
     def channels(self, count: int) -> np.ndarray:
         self.groups.append(Run(self.size, count))
@@ -80,9 +75,9 @@ class Shape:
     def layer(self, inputs: np.ndarray, outputs: np.ndarray, kernel: tuple[int, ...] = ()) -> None:
         """A convolution (or linear layer) with a bias."""
         name = f"layer{len(self.shapes) // 2}"
-        writes = Scale((0,), outputs, 1.0)
+        writes = AxisScale((0,), outputs, 1.0)
         self.shapes[f"{name}.weight"] = (len(outputs), len(inputs), *kernel)
-        self.exponents[f"{name}.weight"] = (writes, Scale((1,), inputs, -1.0))
+        self.exponents[f"{name}.weight"] = (writes, AxisScale((1,), inputs, -1.0))
         self.shapes[f"{name}.bias"] = (len(outputs),)
         self.exponents[f"{name}.bias"] = (writes,)
 
@@ -151,7 +146,7 @@ def problem(
         for scale in shape.exponents[name]:
             where = [1] * len(size)
             where[scale.axes[0]] = -1
-            factor = torch.exp(scale.power * logs[torch.from_numpy(scale.index)])
+            factor = torch.exp(scale.power * logs[torch.from_numpy(scale.index.copy())])
             weight = weight * factor.view(where)
         means[name] = weight.to(device)
     zeros = {name: torch.zeros_like(mean) for name, mean in means.items()}
