@@ -178,7 +178,7 @@ def column_records(
             # The certificate divides its failure probability instead of adding a charge to the KL:
             # the same up to rounding, and its own number is the one that counts.
             bounds["kl_inverse"] = risk_upper
-        records.append(RescalingColumn(**vars(column), **bounds, certified=certified))
+        records.append(RescalingColumn(**vars(column) | bounds, certified=certified))
     return tuple(records)
 
 

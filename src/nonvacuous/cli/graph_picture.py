@@ -11,11 +11,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from statistics import fmean
 from typing import Any
 
 import networkx
+import numpy as np
+from scipy.optimize import isotonic_regression
 
 from nonvacuous.networks import LayerGraph, Node, ScaleGroups
 from nonvacuous.report.html import page
@@ -181,21 +181,11 @@ def _columns(
 
 
 def _apart(targets: Sequence[float], widths: Sequence[float]) -> list[float]:
-    """Middles of boxes of these widths, in the order of their targets and as near as possible.
-
-    Least squares under ordering constraints, solved by pooling neighbors that are in each other's
-    way.
-    """
-    offsets = [0.0]
-    for left, right in pairwise(widths):
-        offsets.append(offsets[-1] + (left + right) / 2)
-    pools: list[list[float]] = []
-    for target, offset in zip(targets, offsets, strict=True):
-        pools.append([target - offset])
-        while len(pools) > 1 and fmean(pools[-2]) > fmean(pools[-1]):
-            pools[-2].extend(pools.pop())
-    flat = [fmean(pool) for pool in pools for _ in pool]
-    return [x + offset for x, offset in zip(flat, offsets, strict=True)]
+    """Middles of boxes of these widths, in the order of their targets and as near as possible."""
+    middles = np.add(widths[1:], widths[:-1]) / 2
+    offsets = np.cumsum([0.0, *middles])
+    moved = isotonic_regression(np.subtract(targets, offsets)).x
+    return [float(x) for x in moved + offsets]
 
 
 def _boxes(graph: LayerGraph, groups: ScaleGroups) -> list[Box]:
@@ -294,5 +284,4 @@ def _drawn(box: Box, x: float, y: float) -> dict[str, Any]:
 
 def _short(op: str) -> str:
     """aten.conv2d.default -> conv2d"""
-    parts = op.split(".")
-    return parts[1] if len(parts) > 1 else op
+    return op.split(".")[1] if "." in op else op

@@ -111,20 +111,18 @@ def _touched(group: Group, *, positive: bool) -> list[dict[str, Any]]:
 def _imbalances(subject: Subject) -> dict[str, dict[str, float]]:
     """For each group: how much larger the weights into a channel are than those out of it."""
     import numpy as np
-    import torch
 
     groups = subject.groups
     squares = {+1: np.zeros(groups.size), -1: np.zeros(groups.size)}
     parameters = dict(subject.module.named_parameters())
     for name, entries in groups.exponents.items():
-        energy = parameters[name].detach().double().square()
+        energy = parameters[name].detach().double().square().numpy()
         for entry in entries:
-            others = [axis for axis in range(energy.ndim) if axis not in entry.axes]
-            summed = torch.sum(energy, dim=others) if others else energy
-            positions = np.transpose(entry.index, np.argsort(entry.axes)).reshape(-1)
+            others = tuple(axis for axis in range(energy.ndim) if axis not in entry.axes)
+            positions = entry.spread(energy.ndim).reshape(-1)
             used = positions >= 0
             side = squares[1 if entry.power > 0 else -1]
-            np.add.at(side, positions[used], summed.numpy().reshape(-1)[used])
+            np.add.at(side, positions[used], energy.sum(axis=others).reshape(-1)[used])
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.sqrt(squares[1] / squares[-1])
     spreads = {}

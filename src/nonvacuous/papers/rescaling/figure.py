@@ -21,7 +21,6 @@ from nonvacuous.data import Examples, Split
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization
-from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.methods import PostHoc
 from nonvacuous.models import build, seeded
@@ -84,10 +83,18 @@ class _Work:
 
     def compute(self) -> NetworkResult:
         settings = self.settings
-        trained, errors = self._trained()
+        checkpoint = self.at.folder / "checkpoint"
+        trained = train(
+            self.initial,
+            self.bound_part,
+            TrainSettings(**self.descent),
+            seed=derived_seed(self.seed, "training"),
+            device=self.device,
+            records=Records(checkpoint=checkpoint, progress=self._tell, phase="training"),
+        )
         grid = ScaleGrid.geometric(*settings.prior_scales)
         accounts = Accounts(
-            trained.to(self.device),
+            trained.module,
             self.initial.to(self.device),
             self.bound_part.to(self.device),
             settings.paper_prior_scale,
@@ -100,44 +107,23 @@ class _Work:
         levels = dict.fromkeys((noise, *settings.column_scales))
         risks, columns = accounts.at_every(levels, self._tell)
         self.initial.to("cpu")
-        return NetworkResult(
+        result = NetworkResult(
             name=self.name,
             widths=self.widths,
-            weights=sum(p.numel() for p in trained.parameters()),
+            weights=sum(p.numel() for p in trained.module.parameters()),
             examples=len(self.bound_part),
-            train_errors=errors,
+            train_errors=trained.train.errors,
             paper=accounts.paper(noise, settings.paper_prior_scale, risks[noise]),
-            ours=self._certified(trained, grid),
+            ours=self._certified(trained.module, grid),
             columns=columns,
             is_published_data=settings.data == "mnist",
         )
+        # It was kept until here: a run that was stopped does not train again.
+        checkpoint.unlink(missing_ok=True)
+        return result
 
     def _tell(self, phase: str, done: int, total: int, message: str) -> None:
         self.at.tell(phase, done, total, f"{self.name}: {message}")
-
-    def _trained(self) -> tuple[nn.Module, int]:
-        """The trained network and its training errors, from the file where there is one."""
-        weights_file = self.at.folder / "trained.safetensors"
-        if weights_file.is_file():
-            stored = load_tensors(weights_file, kind="trained perceptron", device="cpu")
-            errors = int(stored.pop("train_errors"))
-            module = copied_network(self.initial).eval()
-            module.load_state_dict(stored)
-            return module, errors
-        checkpoint = self.at.folder / "checkpoint"
-        trained = train(
-            self.initial,
-            self.bound_part,
-            TrainSettings(**self.descent),
-            seed=derived_seed(self.seed, "training"),
-            device=self.device,
-            records=Records(checkpoint=checkpoint, progress=self._tell, phase="training"),
-        )
-        module = trained.module.to("cpu")
-        tensors = {**module.state_dict(), "train_errors": torch.tensor(trained.train.errors)}
-        save_tensors(weights_file, tensors, kind="trained perceptron")
-        checkpoint.unlink(missing_ok=True)
-        return module, trained.train.errors
 
     def _certified(self, module: nn.Module, grid: ScaleGrid) -> OurSetting:
         settings = self.settings

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.papers.rescaling.images import ImageResult, inferred_weights
+from nonvacuous.papers.rescaling.images import CnnPoint, ImageResult, inferred_weights
 from nonvacuous.papers.rescaling.results import FigureResult, NetworkResult
-from nonvacuous.papers.rescaling.settings import CNNS, RESCALING_PAPER
+from nonvacuous.papers.rescaling.settings import CNNS, RESCALING_PAPER, PublishedCnn
 from nonvacuous.report.plots import bars
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 
@@ -51,17 +52,11 @@ def page(result: FigureResult, command: str) -> StudyPage:
 
 
 def short_table(result: FigureResult) -> Table:
-    rows = (
-        (
-            entry.name,
-            f"{entry.paper.kl_ratio:.2f}",
-            "-" if (shown := entry.published) is None else f"{shown.kl_ratio:.2f}",
-            f"{shown_up(entry.paper.bound, 2)} > {shown_up(entry.paper.rescaled, 2)}",
-            "-" if shown is None else f"{shown.bound:.2f} > {shown.rescaled:.2f}",
-            shown_up(entry.ours.risk_upper),
-        )
-        for entry in result.networks
-    )
+    rows = []
+    for entry in result.networks:
+        name, _, ratio, published, _, bounds, printed, *_ = _cells(entry, arrow=">")
+        certificate = shown_up(entry.ours.risk_upper)
+        rows.append((name, ratio, published, bounds, printed, certificate))
     headings = ("network", "KL ratio", "published", "bounds", "published", "certificate")
     caption = (
         "bounds: the paper's formula, before and after rescaling. certificate: the same weights, "
@@ -89,7 +84,7 @@ def networks_table(result: FigureResult) -> Table:
     return Table(headings, tuple(map(_cells, result.networks)), caption)
 
 
-def _cells(entry: NetworkResult) -> tuple[str, ...]:
+def _cells(entry: NetworkResult, arrow: str = "→") -> tuple[str, ...]:
     shown, ours, paper = entry.published, entry.ours, entry.paper
     vacuous = " (vacuous)" if ours.is_vacuous else ""
     status = "" if ours.status == "valid" else f" ({ours.status})"
@@ -99,8 +94,8 @@ def _cells(entry: NetworkResult) -> tuple[str, ...]:
         f"{paper.kl_ratio:.2f}",
         _MISSING if shown is None else f"{shown.kl_ratio:.2f}",
         _MISSING if entry.ratio_error is None else f"{entry.ratio_error:+.0%}",
-        f"{shown_up(paper.bound, 2)} → {shown_up(paper.rescaled, 2)}",
-        _MISSING if shown is None else f"{shown.bound:.2f} → {shown.rescaled:.2f}",
+        f"{shown_up(paper.bound, 2)} {arrow} {shown_up(paper.rescaled, 2)}",
+        _MISSING if shown is None else f"{shown.bound:.2f} {arrow} {shown.rescaled:.2f}",
         f"{shown_up(ours.risk_upper)}{vacuous}{status}",
         _MISSING if entry.bound_fraction is None else f"{entry.bound_fraction:.0%}",
         shown_up(ours.tensor_risk_upper),
@@ -217,19 +212,14 @@ def _by_squares(results: tuple[ImageResult, ...]) -> Table:
     """The six ratios against the squares of the weights: these decide them."""
     pairs = [f"{p.prior_scale:g}, {p.posterior_scale:g}" for p in CNNS]
     ordered = sorted(results, key=lambda result: result.weights_squared)
-    known = [
-        (
-            f"{r.settings.training.learning_rate:g}",
-            r.weights_squared,
-            [p.kl_ratio for p in r.points],
-        )
-        for r in ordered
+    known: list[tuple[str, float, Sequence[CnnPoint | PublishedCnn]]] = [
+        (f"{r.settings.training.learning_rate:g}", r.weights_squared, r.points) for r in ordered
     ]
-    known.append(("published", inferred_weights()[1], [p.kl_ratio for p in CNNS]))
+    known.append(("published", inferred_weights()[1], CNNS))
     rows = [
         {"learning rate": rate, "squares": f"{squares:,.0f}"}
-        | {pair: f"{ratio:.2f}" for pair, ratio in zip(pairs, ratios, strict=True)}
-        for rate, squares, ratios in known
+        | {pair: f"{p.kl_ratio:.2f}" for pair, p in zip(pairs, points, strict=True)}
+        for rate, squares, points in known
     ]
     caption = "KL ratio of each pair (prior scale, noise) against the squares of the weights."
     return Table.of(rows, caption, words=())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
@@ -112,7 +112,7 @@ class FigureResult:
                 {
                     **entry.model_dump(),
                     "kl_ratio": entry.paper.kl_ratio,
-                    "published": None if entry.published is None else asdict(entry.published),
+                    "published": None if entry.published is None else entry.published._asdict(),
                     "ratio_error": entry.ratio_error,
                     "bound_fraction": entry.bound_fraction,
                 }

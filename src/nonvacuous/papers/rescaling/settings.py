@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -15,14 +14,9 @@ from nonvacuous.study.settings import StudySettings, chosen
 RESCALING_PAPER = "arXiv 2509.26149, Figure 1"
 
 
-@dataclass(frozen=True)
-class PublishedMlp:
-    """One perceptron of the left panel (MNIST).
-
-    bound      before rescaling
-    rescaled   after it
-    kl_ratio   the KL before over the KL after
-    """
+class PublishedMlp(NamedTuple):
+    """One perceptron of the left panel (MNIST): the bound before rescaling and after it, and the
+    KL before over the KL after."""
 
     widths: tuple[int, ...]
     bound: float
@@ -30,8 +24,7 @@ class PublishedMlp:
     kl_ratio: float
 
 
-@dataclass(frozen=True)
-class PublishedCnn:
+class PublishedCnn(NamedTuple):
     """One choice of scales of the right panel (CIFAR-10, a network with 86 % test accuracy)."""
 
     prior_scale: float
