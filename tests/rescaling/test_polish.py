@@ -9,8 +9,7 @@ from torch import nn
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks import capture, scale_groups
-from nonvacuous.rescaling.polish import polished
-from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale
+from nonvacuous.rescaling.solver import kl_along_orbit, polished, push, rescale
 
 
 def slope_of(Q: DiagonalGaussian, P: DiagonalGaussian, groups, moves: np.ndarray) -> np.ndarray:

@@ -32,9 +32,8 @@ from nonvacuous.distributions.priors import Prior
 from nonvacuous.errors import NotYetSupported, Unsupported
 from nonvacuous.networks import LayerGraph, ScaleGroups, scale_groups
 from nonvacuous.rescaling.output_layer import invariance_of, output_layer, with_output_scale
-from nonvacuous.rescaling.polish import polished
 from nonvacuous.rescaling.prior_scales import rescale_with_prior_scales, rough_rescaling
-from nonvacuous.rescaling.solver import push, rescale
+from nonvacuous.rescaling.solver import polished, push, rescale
 from nonvacuous.risk.losses import Loss
 from nonvacuous.rules.symmetries import captured
 

@@ -18,8 +18,7 @@ from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import relative_difference
 from nonvacuous.networks.scale_groups import Group
 from nonvacuous.rescaling.output_layer import output_layer
-from nonvacuous.rescaling.polish import polished
-from nonvacuous.rescaling.solver import push, rescale
+from nonvacuous.rescaling.solver import polished, push, rescale
 from nonvacuous.seeds import derived_seed
 
 #: Relative change of the scores above which an exchange of channels is no symmetry.

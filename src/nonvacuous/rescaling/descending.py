@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -85,36 +85,49 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Descended:
-    """The end of one descent on the collapsed problem; ``nats`` steers and is not for quoting."""
+    """The end of one descent on the collapsed problem; ``nats`` steers and is not for quoting.
+
+    ``prior_scales`` are those of each tensor where they were chosen too.
+    """
 
     log_scales: Tensor
     nats: float
     sweeps: int
     converged: bool
+    prior_scales: Mapping[str, float] = field(default_factory=dict)
 
 
 def best_descent(terms: Terms, limits: Limits) -> Descended:
     """One descent where the problem is convex, the better of two where it is not."""
-    first = descend(Descent(terms, terms.unmoved), limits)
+
+    def run(start: Tensor, phase: str) -> Descended:
+        return descend(Descent(terms, start), limits, phase=phase)
+
+    return best_of_two(run, terms, limits)
+
+
+def best_of_two(
+    run: Callable[[Tensor, str], Descended],
+    terms: Terms,
+    limits: Limits,
+    *,
+    precisions: Mapping[str, float] | None = None,
+) -> Descended:
+    """What ``run`` ends at from the network as given, or from a second start if that is better.
+
+    Only where the problem is not convex. The second start is the best point for a prior with the
+    same scales and zero means. It does not depend on how the network was scaled to begin with, so
+    neither does what a descent from there finds.
+    """
+    first = run(terms.unmoved, "rescaling")
     if terms.centered:
         return first
-    middle = zero_mean_start(terms, limits)
-    second = descend(Descent(terms, middle.log_scales), limits, phase="rescaling: second descent")
-    best = min((first, second), key=lambda end: end.nats)
-    return replace(best, sweeps=first.sweeps + middle.sweeps + second.sweeps)
-
-
-def zero_mean_start(
-    terms: Terms, limits: Limits, *, precisions: Mapping[str, float] | None = None
-) -> Descended:
-    """The best point for a prior with the same scales and zero means.
-
-    It does not depend on how the network was scaled to begin with, so neither does what a descent
-    from there finds.
-    """
     centered = replace(terms, terms=tuple(replace(term, products=None) for term in terms.terms))
     descent = Descent(centered, terms.unmoved, precisions=precisions)
-    return descend(descent, limits, phase="rescaling: second start")
+    middle = descend(descent, limits, phase="rescaling: second start")
+    second = run(middle.log_scales, "rescaling: second descent")
+    best = min(first, second, key=lambda end: end.nats)
+    return replace(best, sweeps=first.sweeps + middle.sweeps + second.sweeps)
 
 
 def descend(descent: Descent, limits: Limits, *, phase: str = "rescaling") -> Descended:

@@ -20,13 +20,7 @@ from torch import Tensor
 from nonvacuous.distributions import DiagonalGaussian, ScaleGrid
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.collapse import collapse
-from nonvacuous.rescaling.descending import (
-    Descended,
-    Limits,
-    Progress,
-    descend,
-    zero_mean_start,
-)
+from nonvacuous.rescaling.descending import Descended, Limits, best_of_two, descend
 from nonvacuous.rescaling.reading import check_covered
 from nonvacuous.rescaling.solver import Rescaling, kl_along_orbit, total_nats
 from nonvacuous.rescaling.sweeps import Descent, Totals, minimize_exponentials
@@ -66,8 +60,6 @@ def rescale_with_prior_scales(
     per_tensor: bool = False,
     start: np.ndarray | None = None,
     tolerance: float = 1e-10,
-    max_sweeps: int = 1000,
-    progress: Progress | None = None,
 ) -> PriorScaling:
     """Choose prior scales from ``grid`` and channel scales such that KL plus charge is small.
 
@@ -78,10 +70,10 @@ def rescale_with_prior_scales(
     ``start``, log-scales known to be good, saves most of the way: the search goes on from there
     alone. For a zero-mean prior it ends where it would have ended anyway.
     """
-    limits = Limits(tolerance, max_sweeps, progress)
-    search = _Search.of(Q, prior_means, groups, grid, per_tensor, limits)
+    search = _Search.of(Q, prior_means, groups, grid, per_tensor, Limits(tolerance, 1000))
     unmoved = search.choose(search.terms.unmoved)
-    scales, end = search.best(start)
+    end = search.best(start)
+    scales: Mapping[str, float] = end.prior_scales
     log_scales = end.log_scales.cpu().numpy()
     old_prior, prior = (DiagonalGaussian.from_means(search.means, s) for s in (unmoved, scales))
     before = kl_along_orbit(Q, old_prior, groups, np.zeros(groups.size))
@@ -118,7 +110,7 @@ def rough_rescaling(
     """
     search = _Search.of(Q, prior_means, groups, grid, per_tensor, Limits(_ROUGH, 100))
     if start is None or len(grid) == 1 or groups.size == 0:
-        _, end = search.best(start)
+        end = search.best(start)
         return end.nats, end.log_scales.cpu().numpy()
     near, _ = search.relax(torch.from_numpy(start).to(search.terms.device))
     return search.nats(near, search.choose(near)), near.cpu().numpy()
@@ -154,29 +146,23 @@ class _Search:
             limits=limits,
         )
 
-    def best(self, start: np.ndarray | None) -> tuple[dict[str, float], Descended]:
+    def best(self, start: np.ndarray | None) -> Descended:
         """From one start if it is known, else from where the problem asks for."""
+        if self.terms.size == 0:
+            unmoved = self.terms.unmoved
+            return Descended(unmoved, 0.0, 0, converged=True, prior_scales=self.choose(unmoved))
         if start is not None:
             return self.run(torch.from_numpy(start).to(self.terms.device))
-        first = self.run(self.terms.unmoved)
-        if self.terms.size == 0 or self.terms.centered:
-            return first
         precisions = self.precisions(self.choose(self.terms.unmoved))
-        middle = zero_mean_start(self.terms, self.limits, precisions=precisions)
-        second = self.run(middle.log_scales)
-        sweeps = first[1].sweeps + middle.sweeps + second[1].sweeps
-        scales, end = min(first, second, key=lambda pair: pair[1].nats)
-        return scales, replace(end, sweeps=sweeps)
+        return best_of_two(self.run, self.terms, self.limits, precisions=precisions)
 
-    def run(self, start: Tensor) -> tuple[dict[str, float], Descended]:
+    def run(self, start: Tensor, phase: str = "rescaling") -> Descended:
         """Relax, round to the grid, descend again, until the choice no longer changes."""
-        if self.terms.size == 0:
-            return self.choose(start), Descended(start, nats=0.0, sweeps=0, converged=True)
         log_scales, sweeps = self.relax(start)
         scales = self.choose(log_scales)
         for _ in range(_ROUNDS):
             descent = self.descent(log_scales, scales)
-            end = descend(descent, self.limits, phase="rescaling with prior scales")
+            end = descend(descent, self.limits, phase=phase)
             sweeps += end.sweeps
             log_scales = end.log_scales
             again = self.choose(log_scales)
@@ -186,7 +172,7 @@ class _Search:
         else:
             # Each round lowers the KL, so this is a valid pair; it is only not final.
             end = replace(end, nats=self.nats(log_scales, scales), converged=False)
-        return scales, replace(end, sweeps=sweeps)
+        return replace(end, sweeps=sweeps, prior_scales=scales)
 
     def choose(self, log_scales: Tensor) -> dict[str, float]:
         """The best scales of the grid for a point of the orbit."""

@@ -5,7 +5,7 @@ What writes a channel multiplies it by λ, what reads it divides by λ.
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -59,18 +59,11 @@ def matmul(passage: Passage) -> LogScale:
 
 
 def _matrix_product(passage: Passage, left: Argument, right: Argument) -> LogScale:
-    dimensions = [len(passage.shape_of(argument)) for argument in (left, right)]
-    batch = max(*dimensions, 2) - 2
-    front = [f"n{k}" for k in range(batch)]
-    first = [*front[batch - max(dimensions[0] - 2, 0) :], "m", "i"][-dimensions[0] :]
-    second = (
-        ["i"]
-        if dimensions[1] == 1
-        else [*front[batch - max(dimensions[1] - 2, 0) :], "i", "p"][-dimensions[1] :]
-    )
-    if dimensions[0] == 1:
-        first = ["i"]
-    result = [*front, *(["m"] if "m" in first else []), *(["p"] if "p" in second else [])]
+    ranks = [len(passage.shape_of(argument)) for argument in (left, right)]
+    front = [f"n{k}" for k in range(max(*ranks, 2) - 2)]
+    first = [*front, "m", "i"][-ranks[0] :]
+    second = [*front, "i", "p"][-ranks[1] :] if ranks[1] > 1 else ["i"]
+    result = [*front, *(name for name in "mp" if name in (*first, *second))]
     return _sum_of_products(passage, [left, right], [first, second], result)
 
 
@@ -107,25 +100,20 @@ def _einsum_names(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]],
     """The axis names of every operand and of the result, with the dots spelled out."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     parts = inputs.split(",")
-    widest = max(
-        (
-            rank - len(part.replace("...", ""))
-            for part, rank in zip(parts, ranks, strict=True)
-            if "..." in part
-        ),
-        default=0,
-    )
+    pairs = list(zip(parts, ranks, strict=True))
+    dotted = [rank - len(part.replace("...", "")) for part, rank in pairs if "..." in part]
+    widest = max(dotted, default=0)
 
     def spelled(part: str, rank: int) -> list[str]:
         before, dots, after = part.partition("...")
         count = rank - len(before) - len(after) if dots else 0
         return [*before, *(f".{k}" for k in range(widest - count, widest)), *after]
 
-    names = [spelled(part, rank) for part, rank in zip(parts, ranks, strict=True)]
+    names = [spelled(part, rank) for part, rank in pairs]
     if arrow:
         return names, spelled(output, len(output.replace("...", "")) + widest)
-    letters = list(itertools.chain.from_iterable(part.replace("...", "") for part in parts))
-    once = sorted(letter for letter in set(letters) if letters.count(letter) == 1)
+    letters = Counter("".join(parts).replace("...", ""))
+    once = sorted(letter for letter, count in letters.items() if count == 1)
     return names, [*(f".{k}" for k in range(widest)), *once]
 
 
