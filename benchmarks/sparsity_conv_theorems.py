@@ -33,8 +33,7 @@ from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_jacobian import ConvBounds, mean_shifts
 from nonvacuous.sparsity.conv_noise import ConvPass, noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_reading import conv_chain
-from nonvacuous.sparsity.conv_search import ConvEvaluator, read_inputs
-from nonvacuous.sparsity.conv_theorem import unit_reach
+from nonvacuous.sparsity.conv_theorem import ConvEvaluator, read_inputs, unit_reach
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.setting import ConvSetting
 

@@ -15,8 +15,7 @@ from nonvacuous.methods import Sparsity
 from nonvacuous.risk.losses import bounded_cross_entropy
 from nonvacuous.rules.arithmetic import bound_record, complexity_nats, recompute_bound
 from nonvacuous.rules.attempts import Standing
-from nonvacuous.sparsity.certificate import final_seed
-from nonvacuous.sparsity.certify import frozen_setting
+from nonvacuous.sparsity.certify import final_seed, frozen_setting
 from nonvacuous.sparsity.setting import total_nats
 
 from . import sparse_worlds

@@ -15,7 +15,7 @@ from torch import Tensor
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool, Stage
 from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_norms import unrolled
-from nonvacuous.sparsity.conv_search import ConvEvaluator
+from nonvacuous.sparsity.conv_theorem import ConvEvaluator
 from nonvacuous.sparsity.setting import ConvSetting
 
 _C = 1.0 / math.sqrt(2.0 * math.pi)

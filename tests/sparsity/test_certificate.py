@@ -18,7 +18,7 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, InvalidCertificate, NotYetSupported
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity import constants as rounding
-from nonvacuous.sparsity.certificate import SparsityCertificate, final_estimate
+from nonvacuous.sparsity.certify import SparsityCertificate, final_estimate
 from nonvacuous.sparsity.constants import constants, measured
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.noise import read_inputs

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.sparsity.certificate import SparsityCertificate
+from nonvacuous.sparsity.certify import SparsityCertificate
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.conv_reading import conv_chain, is_convolutional, read_network
-from nonvacuous.sparsity.conv_search import ConvEvaluator
+from nonvacuous.sparsity.conv_theorem import ConvEvaluator
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.setting import BLENDS, ESCAPES, ConvSetting
 from nonvacuous.sparsity.weights import Layers

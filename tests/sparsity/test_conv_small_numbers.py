@@ -10,7 +10,7 @@ from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.conv_noise import noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_reading import conv_chain
-from nonvacuous.sparsity.conv_search import read_inputs
+from nonvacuous.sparsity.conv_theorem import read_inputs
 
 
 def _network(weight: float, layers: int) -> nn.Module:

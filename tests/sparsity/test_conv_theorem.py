@@ -14,7 +14,7 @@ from torch.nn import functional
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.conv_jacobian import maximum_shift, mean_shifts
 from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, noisy_pass, standard_noise
-from nonvacuous.sparsity.conv_search import ConvEvaluator
+from nonvacuous.sparsity.conv_theorem import ConvEvaluator
 from nonvacuous.sparsity.setting import ESCAPES, ConvSetting
 from tests.examples import some
 from tests.sparsity.conv_worlds import (

@@ -60,7 +60,7 @@ def test_every_tensor_names_its_device(nowhere: None, theorem: str) -> None:
 def test_thresholds_stay_on_an_accelerator(anchored: bool) -> None:
     layers = random_layers((5, 8, 7, 6, 3), torch.Generator().manual_seed(1), bias=True)
     named = constants(layers, layers, norms="each", sums="each", drift=True)
-    longest, quantiles = named.longest, theorem_d.quantiles(layers.widths, 0.1, sparse=True)
+    longest = named.longest
     output = layers.weights[-1]
     setting = Setting(-20, (0,) * 3, 5, "cap", 8, anchored)
     sizes = Setting(-20, (0,) * 3, 5, SIZES, 2, anchored)
@@ -84,8 +84,8 @@ def test_thresholds_stay_on_an_accelerator(anchored: bool) -> None:
     grams = (None, *(theorem_f.positive_gram(w).to("meta") for w in layers.weights[1:-1]))
     anchor = (output[:, None] - output[None]).clamp(min=0).to("meta")
     results = [
-        theorem_d.thresholds(noisy, inputs.labels, used, quantiles.to("meta"), sparse=True),
-        theorem_d.thresholds(noisy, inputs.labels, used, quantiles.to("meta"), sparse=False),
+        theorem_d.thresholds(noisy, inputs.labels, used, 0.1, sparse=True),
+        theorem_d.thresholds(noisy, inputs.labels, used, 0.1, sparse=False),
         *(
             theorem_e.thresholds(
                 noisy, inputs, used, setting, sparse=sparse, anchor=anchor if anchored else None,

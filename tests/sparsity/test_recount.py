@@ -9,8 +9,7 @@ import torch
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.certificate import final_seed
-from nonvacuous.sparsity.certify import evaluator_of, frozen_setting, recount
+from nonvacuous.sparsity.certify import evaluator_of, final_seed, frozen_setting, recount
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.calls import certify_sparse

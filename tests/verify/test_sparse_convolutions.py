@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from nonvacuous.certificate import Certificate
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.rules.derandomization import layers_from, setting_of
-from nonvacuous.sparsity.certificate import final_seed
+from nonvacuous.sparsity.certify import final_seed
 from nonvacuous.sparsity_records import SparsityRecord
 from nonvacuous.verify import Verification, verify
 from tests.audit import sparse_conv_worlds as worlds

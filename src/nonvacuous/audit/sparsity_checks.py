@@ -36,11 +36,10 @@ from nonvacuous.rules.derandomization import (
     setting_of,
     wrong_layer_distance,
 )
-from nonvacuous.sparsity.certificate import final_seed
-from nonvacuous.sparsity.certify import recount
+from nonvacuous.sparsity.certify import final_seed, recount
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import misread, read_network
-from nonvacuous.sparsity.conv_search import read_inputs as read_images
+from nonvacuous.sparsity.conv_theorem import read_inputs as read_images
 from nonvacuous.sparsity.noise import read_inputs
 from nonvacuous.sparsity.setting import THEOREMS, total_nats
 from nonvacuous.sparsity.weights import Layers, Network

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nonvacuous.sparsity.certificate import SparsityCertificate
-from nonvacuous.sparsity.certify import certify_sparse
+from nonvacuous.sparsity.certify import SparsityCertificate, certify_sparse
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
 from nonvacuous.sparsity.conv_noise import window_positions
-from nonvacuous.sparsity.theorem_e import kinks
+from nonvacuous.sparsity.theorem_e import KINK, kinks
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,6 @@ def _backward(stage: Stage, gradient: Tensor) -> Tensor:
 # lemma 10). A unit, or a maximum, that the noise cannot change costs nothing.
 
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
-KINK = 1.0 / _ROOT_TWO_PI * (1.0 + 1e-12)
 _TINY = 1e-280
 
 

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from types import ModuleType
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -148,15 +149,13 @@ def close(level: Tensor, margin: Tensor) -> Tensor:
 
 # Descent along single coordinates of a setting: what the searches of all theorems share.
 
-#: The estimated bound of a setting.
-Objective = Callable[[SettingT], float]
 #: The neighbor along one coordinate, a stride away; None where the grid ends.
 Move = Callable[[SettingT, int], SettingT | None]
 
 
 def descend(
     starts: Sequence[SettingT],
-    objective: Objective[SettingT],
+    objective: Callable[[SettingT], float],
     moves: Sequence[Move[SettingT]],
     *,
     rounds: int,
@@ -177,23 +176,12 @@ def descend(
     for stride in strides:
         for _ in range(rounds):
             before = best
-            for move in moves:
-                best = _along(best, move, stride, value)
+            for move, direction in product(moves, (stride, -stride)):
+                while (moved := move(best, direction)) is not None and value(moved) < value(best):
+                    best = moved
             if best == before:
                 break
     reporter.report(1, 1, "setting found", always=True)
-    return best
-
-
-def _along(
-    best: SettingT, move: Move[SettingT], stride: int, value: Objective[SettingT]
-) -> SettingT:
-    for direction in (stride, -stride):
-        while True:
-            moved = move(best, direction)
-            if moved is None or not value(moved) < value(best):
-                break
-            best = moved
     return best
 
 
@@ -243,15 +231,19 @@ def other_tail(setting: TailedT, stride: int) -> TailedT | None:
     return replace(setting, tail=other, factor=1 if other == "cap" else 0)
 
 
-class NoisyJudge(Judge[SettingT, InputsT, PassT]):
+class NoisyJudge(Judge[TailedT, InputsT, PassT]):
     """A theorem whose losses are counted under noise.
 
     every_class   whether a loss counts as close where any class is, not the runner-up alone
     rounds        of the search, at most, at each stride
+    kind          its settings
+    coarse        noise scales of the first layer that the search begins with
     """
 
     every_class: ClassVar[bool] = False
     rounds: ClassVar[int]
+    kind: type[TailedT]
+    coarse: ClassVar[range]
 
     @abstractmethod
     def drawn(
@@ -260,22 +252,22 @@ class NoisyJudge(Judge[SettingT, InputsT, PassT]):
         """Some of the examples, in pieces, with the noise that settings are compared with."""
 
     @abstractmethod
-    def starts(self) -> list[SettingT]:
-        """Where the search begins."""
+    def forms(self) -> list[tuple[Any, ...]]:
+        """What the search begins with for each noise: an escape probability, a tail, its factor."""
 
     @abstractmethod
-    def moves(self) -> list[Move[SettingT]]:
-        """The coordinates along which it goes on."""
+    def own_moves(self) -> tuple[list[Move[TailedT]], list[Move[TailedT]]]:
+        """Coordinates that other theorems have not: before the first layer's noise, and last."""
 
     @abstractmethod
-    def thresholds(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
+    def thresholds(self, setting: TailedT, inputs: InputsT, noisy: PassT) -> Tensor:
         """D(W', x) for every example and every class."""
 
-    def losses(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
+    def losses(self, setting: TailedT, inputs: InputsT, noisy: PassT) -> Tensor:
         """True where some class comes within its threshold of the label; NaN counts as a loss."""
         return ~self._compared(setting, inputs, noisy)[2].all(1)
 
-    def judged(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Judged:
+    def judged(self, setting: TailedT, inputs: InputsT, noisy: PassT) -> Judged:
         margins, levels, clear = self._compared(setting, inputs, noisy)
         nearest = margins.argmin(1, keepdim=True)
         level, margin = (values.gather(1, nearest)[:, 0] for values in (levels, margins))
@@ -283,7 +275,7 @@ class NoisyJudge(Judge[SettingT, InputsT, PassT]):
         return ~clear.all(1), level, margin, near
 
     def _compared(
-        self, setting: SettingT, inputs: InputsT, noisy: PassT
+        self, setting: TailedT, inputs: InputsT, noisy: PassT
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Margins, thresholds and whether the one clears the other, (examples, classes)."""
         margins = pair_margins(noisy.scores, inputs.labels)
@@ -294,13 +286,13 @@ class NoisyJudge(Judge[SettingT, InputsT, PassT]):
 
     def search(
         self, inputs: InputsT, settings: SparseSettings, *, seed: int, progress: Progress | None
-    ) -> SettingT:
+    ) -> TailedT:
         drawn, examples = self.drawn(inputs, settings, seed), len(inputs)
         # Nats by which the noise of the final estimate may raise the share of losses.
         slack = -math.log(settings.sampling_share) / (settings.passes * examples)
         tried = sum(len(part) for part, _ in drawn)
 
-        def objective(setting: SettingT) -> float:
+        def objective(setting: TailedT) -> float:
             # Far too large noise cannot win, and the KL alone may rule a setting out.
             complexity = self.kl(setting) / examples
             if complexity > 3.0:
@@ -314,6 +306,11 @@ class NoisyJudge(Judge[SettingT, InputsT, PassT]):
             bound = self.bound(setting, upper, examples=examples, failure=settings.failure)
             return bound if bound < 1.0 else vacuous(share, complexity)
 
-        return descend(
-            self.starts(), objective, self.moves(), rounds=self.rounds, progress=progress
-        )
+        layers = len(self.distances)
+        steps = (2,) + (0,) * (layers - 2)
+        starts = [self.kind(first, steps, *form) for first in self.coarse for form in self.forms()]
+        single: list[Move[TailedT]] = [one_scale(k) for k in range(layers)]
+        early, last = self.own_moves()
+        moves: list[Move[TailedT]] = [all_scales, *single[1:], other_escape, *early, single[0]]
+        moves += [other_factor, other_tail, *last]
+        return descend(starts, objective, moves, rounds=self.rounds, progress=progress)

@@ -8,7 +8,6 @@ final noise is not: it is drawn after the setting is frozen.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -18,20 +17,11 @@ from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity import noise, theorem_d, theorem_e, theorem_f
 from nonvacuous.sparsity.constants import Charge, Constants, check_covering, constants, measured
-from nonvacuous.sparsity.judging import (
-    Move,
-    NoisyJudge,
-    all_scales,
-    one_scale,
-    other_escape,
-    other_factor,
-    other_tail,
-)
+from nonvacuous.sparsity.judging import Move, NoisyJudge
 from nonvacuous.sparsity.noise import Inputs, NoisyPass
 from nonvacuous.sparsity.setting import SIZES, Setting, SparseSettings
 from nonvacuous.sparsity.weights import Layers
 
-_COARSE = (-52, -46, -40, -34, -28, -22, -16, -10, -4)
 #: Examples on which settings are compared; the second, even where the network is deep.
 _SUBSET, _FEWEST = 3000, 500
 
@@ -44,6 +34,7 @@ class Evaluator(NoisyJudge[Setting, Inputs, NoisyPass]):
     """
 
     running, rounds = noise, 12
+    kind, coarse = Setting, range(-52, 0, 6)
 
     def __init__(
         self,
@@ -92,8 +83,7 @@ class Evaluator(NoisyJudge[Setting, Inputs, NoisyPass]):
         used = self.constants(setting)
         if self.theorem == "D":
             escape = setting.escape_probability
-            quantiles = _quantiles(self.layers.widths, escape, self.sparse, self.device)
-            return theorem_d.thresholds(noisy, inputs.labels, used, quantiles, sparse=self.sparse)
+            return theorem_d.thresholds(noisy, inputs.labels, used, escape, sparse=self.sparse)
         shared: dict[str, Any] = {
             "sparse": self.sparse,
             "anchor": self._anchor if setting.anchored else None,
@@ -116,31 +106,19 @@ class Evaluator(NoisyJudge[Setting, Inputs, NoisyPass]):
         part = inputs.part(chosen)
         return [(part, noise.standard_noise(self.network, len(part), generator))]
 
-    def starts(self) -> list[Setting]:
-        """Where to begin: for each noise an escape probability, a tail and its factor.
-
-        A cap suits networks near their prior, whose activations the prior predicts; otherwise every
-        example may break it, and the descent would see nothing but ones.
+    def forms(self) -> list[tuple[Any, ...]]:
+        """A cap suits networks near their prior, whose activations the prior predicts; otherwise
+        every example may break it, and the descent would see nothing but ones.
         """
-        steps = (2,) + (0,) * (len(self.distances) - 2)
-        forms: dict[str, list[tuple[int, str | None, int, bool]]] = {
+        forms: dict[str, list[tuple[Any, ...]]] = {
             "D": [(5, None, 0, False), (9, None, 0, False)],
             "E": [(5, "cap", 1, self.sparse), (8, "exponential", 0, False)],
             "F": [(5, SIZES, 4, self.sparse), (8, SIZES, 4, self.sparse)],
         }
-        return [Setting(first, steps, *form) for first in _COARSE for form in forms[self.theorem]]
+        return forms[self.theorem]
 
-    def moves(self) -> list[Move[Setting]]:
-        later: list[Move[Setting]] = [one_scale(k) for k in range(1, len(self.distances))]
-        tail: list[Move[Setting]] = [other_factor, other_tail, _anchored]
-        return [all_scales, *later, other_escape, _named, one_scale(0), *tail]
-
-
-@lru_cache(maxsize=256)
-def _quantiles(
-    widths: tuple[int, ...], escape: float, sparse: bool, device: torch.device
-) -> theorem_d.Quantiles:
-    return theorem_d.quantiles(widths, escape, sparse=sparse).to(device)
+    def own_moves(self) -> tuple[list[Move[Setting]], list[Move[Setting]]]:
+        return [_named], [_anchored]
 
 
 def _named(setting: Setting, stride: int) -> Setting | None:

@@ -16,8 +16,7 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.progress import Progress
-from nonvacuous.sparsity.certificate import SparsityCertificate, divided
-from nonvacuous.sparsity.certify import certify_sparse
+from nonvacuous.sparsity.certify import SparsityCertificate, certify_sparse, divided
 from nonvacuous.sparsity.comparisons import PlainChain, norm_bounds
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_norms import unrolled_layers

@@ -5,9 +5,8 @@ Statement and proof: docs/theory/sparsity.md, 5. The names are those of the proo
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -20,8 +19,7 @@ from nonvacuous.bounds.sparsity import (
 )
 from nonvacuous.sparsity.constants import Constants
 from nonvacuous.sparsity.noise import NoisyPass
-
-_C = 1.0 / math.sqrt(2.0 * math.pi) * (1.0 + 1e-12)
+from nonvacuous.sparsity.theorem_e import KINK
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,33 +35,34 @@ class Quantiles:
     chi: tuple[Tensor, ...]
     output: float
 
-    def to(self, device: torch.device | str) -> Quantiles:
-        return replace(self, chi=tuple(table.to(device) for table in self.chi))
 
-
-def quantiles(widths: Sequence[int], escape: float, *, sparse: bool) -> Quantiles:
+@lru_cache(maxsize=256)
+def quantiles(
+    widths: tuple[int, ...], escape: float, sparse: bool, device: torch.device
+) -> Quantiles:
     """Share the escape probability among the events of the proof."""
     hidden = len(widths)
     share = escape / (2 * hidden if sparse else hidden)
     coordinates = tuple(two_sided_quantile(failure=share, events=d) for d in widths)
     # Only layers before the last hidden one need the length of their noise.
-    chi = tuple(_chi_table(d, share, sparse) for d in widths[:-1])
+    chi = tuple(_chi_table(d, share, sparse).to(device) for d in widths[:-1])
     return Quantiles(coordinates if sparse else (), chi, self_normalized_quantile(share))
 
 
 def thresholds(
-    noisy: NoisyPass, labels: Tensor, constants: Constants, quantiles: Quantiles, *, sparse: bool
+    noisy: NoisyPass, labels: Tensor, constants: Constants, escape: float, *, sparse: bool
 ) -> Tensor:
     """D(W', x) for every example and every class that may have beaten the label."""
     scales, hidden = noisy.scales, len(noisy.before)
-    widths = [z.shape[1] for z in noisy.before]
+    widths = tuple(z.shape[1] for z in noisy.before)
+    used = quantiles(widths, escape, sparse, labels.device)
     error = torch.zeros_like(scales[0])
     before = torch.full_like(labels, 0)
     for k in range(hidden):
         units = torch.full_like(labels, widths[k])
         row_table, spectral = constants.rows[k], constants.spectral[k]
         if sparse:
-            reach = scales[k] * quantiles.coordinates[k]
+            reach = scales[k] * used.coordinates[k]
             if row_table is not None:
                 reach = reach + row_table[before] * error
             units = (noisy.before[k] > -2.0 * _safe(reach)[:, None]).sum(1)
@@ -75,32 +74,18 @@ def thresholds(
                 stretch = torch.minimum(stretch, units.double().sqrt() * row_table[before])
             carried = stretch * error
         # The noise of the last hidden layer is dealt with by concentration, not by its length.
-        error = carried + scales[k] * quantiles.chi[k][units] if k < hidden - 1 else carried
+        error = carried + scales[k] * used.chi[k][units] if k < hidden - 1 else carried
         before = units
-    return _output(noisy, labels, constants, quantiles, error, before, sparse=sparse)
-
-
-def _output(
-    noisy: NoisyPass,
-    labels: Tensor,
-    constants: Constants,
-    quantiles: Quantiles,
-    carried: Tensor,
-    units: Tensor,
-    *,
-    sparse: bool,
-) -> Tensor:
-    last, noise = noisy.before[-1], noisy.scales[-2][:, None]
-    norms, whole = constants.norms(labels, units), constants.sums(labels)
+    noise = scales[-2][:, None]
+    norms, whole = constants.norms(labels, before), constants.sums(labels)
+    means = KINK * whole
     if sparse:
-        level = quantiles.coordinates[-1]
-        near = (last.abs() < 2.0 * level * _safe(noise)).sum(1)
+        level = used.coordinates[-1]
+        near = (noisy.before[-1].abs() < 2.0 * level * _safe(noise)).sum(1)
         rest = kink(level)
-        means = (_C - rest) * constants.sums(labels, near) + rest * whole
-    else:
-        means = _C * whole
-    spread = (noise.square() * norms.square() + 2.0 * noisy.scales[-1][:, None].square()).sqrt()
-    return norms * carried[:, None] + noise * (means + _C * norms) + quantiles.output * spread
+        means = (KINK - rest) * constants.sums(labels, near) + rest * whole
+    spread = (noise.square() * norms.square() + 2.0 * scales[-1][:, None].square()).sqrt()
+    return norms * error[:, None] + noise * (means + KINK * norms) + used.output * spread
 
 
 def _chi_table(width: int, share: float, sparse: bool) -> Tensor:

@@ -24,7 +24,8 @@ EVENT_SHARE = 0.1
 #: Beyond this many scales from its kink a unit counts as stable in the table of sums.
 _STABLE = 2.5
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
-_C = 1.0 / _ROOT_TWO_PI * (1.0 + 1e-12)
+#: psi(0): how far standard noise lifts the mean of a ReLU at its kink, rounded up.
+KINK = 1.0 / _ROOT_TWO_PI * (1.0 + 1e-12)
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,11 @@ def _dense(noisy: NoisyPass, labels: Tensor, constants: Constants) -> tuple[Tens
         if j == hidden - 1:
             carried = carried + sum(grown.values())
         for k in range(j + 1):
-            own = noisy.scales[k] * (_C * root * _reach(constants, k, j))
+            own = noisy.scales[k] * (KINK * root * _reach(constants, k, j))
             shifts[k] = grown[k] + own if k < j else own
     noise = sum(noisy.scales[k] * _reach(constants, k, hidden - 1) for k in range(hidden))
     assert isinstance(noise, Tensor)
-    return carried, _C * noise[:, None] * constants.sums(labels)
+    return carried, KINK * noise[:, None] * constants.sums(labels)
 
 
 #: For each source of noise: how far each unit's mean can move, (examples, width), the scale of the
@@ -163,7 +164,7 @@ def mean_shifts(
     for _, reach, excess in shifts:
         near = (excess < _STABLE * reach[:, None]).sum(1)
         some = constants.sums(labels, near)
-        total = total + reach[:, None] * ((_C - rest) * some + rest * whole)
+        total = total + reach[:, None] * ((KINK - rest) * some + rest * whole)
     return total
 
 

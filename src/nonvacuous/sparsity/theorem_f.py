@@ -9,7 +9,6 @@ that are known beforehand, so a cap is named: an example whose activations excee
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -19,9 +18,7 @@ from nonvacuous.bounds.sparsity import expected_shortfall
 from nonvacuous.sparsity.constants import Constants
 from nonvacuous.sparsity.noise import Inputs, NoisyPass
 from nonvacuous.sparsity.setting import Tailed
-from nonvacuous.sparsity.theorem_e import EVENT_SHARE, Levels, kinks, mean_shifts
-
-_C = 1.0 / math.sqrt(2.0 * math.pi) * (1.0 + 1e-12)
+from nonvacuous.sparsity.theorem_e import EVENT_SHARE, KINK, Levels, kinks, mean_shifts
 
 
 def levels(widths: Sequence[int], escape: float, *, sparse: bool) -> Levels:
@@ -76,14 +73,14 @@ def thresholds(
             excess = (before.abs() - away).clamp(min=0)
             gaps = spread * kinks(excess / spread)
         else:
-            excess, gaps = torch.zeros_like(before), _C * spread
+            excess, gaps = torch.zeros_like(before), KINK * spread
         grown = caps[j].square() + _stretch(constants, j, sigmas, before.shape[1]) * grown
     norms = constants.norms(inputs.labels)
     if sparse:
         own = [(gaps, spread.amax(1), excess)]
         means = mean_shifts(own, inputs.labels, constants, anchor)
     else:
-        means = _C * spread.amax(1, keepdim=True) * constants.sums(inputs.labels)
+        means = KINK * spread.amax(1, keepdim=True) * constants.sums(inputs.labels)
     variance = norms.square() * grown[:, None] + 2.0 * caps[-1][:, None].square()
     total = means + norms * carried[:, None] + expected_shortfall(split.output) * variance.sqrt()
     return torch.where(kept[:, None], total, torch.inf)

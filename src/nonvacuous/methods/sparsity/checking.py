@@ -28,8 +28,7 @@ from nonvacuous.rules.derandomization import (
     wrong_layer_distance,
 )
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.certificate import final_seed
-from nonvacuous.sparsity.certify import recount
+from nonvacuous.sparsity.certify import final_seed, recount
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import misread, read_network
 from nonvacuous.sparsity.setting import ConvSetting, Setting

@@ -33,8 +33,7 @@ from nonvacuous.rules.derandomization import (
     norm_range,
     setting_of,
 )
-from nonvacuous.sparsity.certificate import final_seed
-from nonvacuous.sparsity.certify import certify_sparse
+from nonvacuous.sparsity.certify import certify_sparse, final_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.noise import FEWEST
