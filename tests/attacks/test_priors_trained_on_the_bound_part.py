@@ -17,7 +17,7 @@ from nonvacuous.certify import certify
 from nonvacuous.data import Examples
 from nonvacuous.methods import Progressive, Sparsity
 from nonvacuous.methods.posterior import making
-from nonvacuous.methods.sparsity.training import Trainer
+from nonvacuous.methods.sparsity.candidate import Trainer
 from nonvacuous.models import build
 from nonvacuous.settings import Run
 from nonvacuous.verify import verify

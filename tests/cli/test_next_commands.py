@@ -16,7 +16,7 @@ from nonvacuous import certify
 from nonvacuous.cli import exits
 from nonvacuous.data import import_function
 from nonvacuous.errors import NonvacuousError
-from nonvacuous.methods.sparsity.training import Trainer
+from nonvacuous.methods.sparsity.candidate import Trainer
 from tests.cli.conftest import blobs
 
 SPARSE = ["certify", "--mode", "sparsity", "--data", "x.npz", "--steps", "20", "--out", "r"]

@@ -46,8 +46,6 @@ from nonvacuous.sparsity.weights import Layers, Network
 #: The theorems, and what they choose.
 AnyEvaluator = Judge[Any, Any, Any]
 AnySetting = Setting | UniformSetting | ConvSetting
-#: What the Monte-Carlo estimate gets where one failure probability covers it too.
-_SAMPLING_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -104,15 +102,6 @@ class SparsityCertificate:
     def to_dict(self) -> dict[str, Any]:
         """Lists, not tuples, so that what is written reads back as the same."""
         return {**json.loads(json.dumps(asdict(self))), "confidence": self.confidence}
-
-
-def divided(failure: float, theorem: str) -> tuple[float, float]:
-    """``confidence`` and ``sampling_failure`` of a certificate that may fail with ``failure``.
-
-    Theorem A draws no noise, and leaves the second unused.
-    """
-    share = 0.0 if theorem == "A" else _SAMPLING_SHARE
-    return 1.0 - (1.0 - share) * failure, _SAMPLING_SHARE * failure
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,7 +95,11 @@ def norm_bounds(
     whole = [frobenius_norm(w, rows=w.shape[0], columns=w.shape[1]) for w in weights]
     frobenius = [_grid(value) for value in whole[:-1]]
     frobenius.append(_grid(row_norm(weights[-1], columns=weights[-1].shape[1])))
-    sums = [_grid(value) for value in _row_sums(chain, reference)]
+    # Sums of the norms of the rows of each layer's difference from the reference.
+    same = reference is not None and reference.constant == chain.constant
+    others = reference.weights if reference and same else [torch.zeros_like(w) for w in weights]
+    pairs = zip(weights, others, strict=True)
+    sums = [_grid(float((w - other).norm(dim=1).sum()) * (1 + 1e-9)) for w, other in pairs]
     total = math.sqrt(float(input_norms.square().sum()) * (1 + 1e-9))
 
     gaps = {
@@ -129,17 +133,6 @@ def _best(name: str, gap: Callable[..., float], margins: Tensor) -> NormBound:
         risk = margin_risk(margin_errors=errors, examples=len(margins), gap=value)
         candidates.append(NormBound(name, margin, errors, value, risk))
     return min(candidates, key=lambda bound: bound.margin_errors / len(margins) + bound.gap)
-
-
-def _row_sums(chain: PlainChain, reference: PlainChain | None) -> list[float]:
-    """For each layer, the sum of the norms of the rows of its difference from the reference."""
-    others = [torch.zeros_like(w) for w in chain.weights]
-    if reference is not None and reference.constant == chain.constant:
-        others = list(reference.weights)
-    return [
-        float((weight - other).norm(dim=1).sum()) * (1 + 1e-9)
-        for weight, other in zip(chain.weights, others, strict=True)
-    ]
 
 
 def _grid(value: float) -> float:

@@ -127,11 +127,6 @@ class Stage:
         units = torch.eye(self.positions, dtype=torch.float64)
         return self.pool(units.reshape(-1, 1, *self.middle[1:])).flatten(1).T.contiguous()
 
-    @property
-    def bias_share(self) -> float:
-        """Noise on a bias is this much smaller than on a weight: a bias meets every position."""
-        return 1.0 / math.sqrt(self.positions)
-
 
 @dataclass(frozen=True, eq=False)
 class ConvChain(Network):

@@ -7,6 +7,7 @@ outputs has exactly the same distribution and is drawn instead). Everything is f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -83,12 +84,8 @@ def noisy_pass(
     chain: ConvChain, inputs: ConvInputs, sigmas: Sequence[float], noise: Sequence[Tensor]
 ) -> ConvPass:
     """Run the network with the given standard noise, scaled layer by layer."""
-    images = inputs.images
-    before: list[Tensor] = []
-    units: list[Tensor] = []
-    whole: list[Tensor] = []
-    apart: list[Tensor | None] = []
-    met: list[Tensor] = []
+    images, first = inputs.images, chain.stages[0]
+    seen, units, whole, apart, met = [], [], [], [], []
     for stage, sigma, draw in zip(chain.stages, sigmas, noise, strict=True):
         patches = stage.layer.patches(images)
         extended = with_bias(stage, patches)
@@ -99,21 +96,21 @@ def noisy_pass(
             values = values + stage.layer.bias[:, None]
         if stage.positions > 1:
             values = values + sigma * (draw @ extended)
-            first = stage is chain.stages[0]
-            whole.append(sigma * (inputs.known[:, 0] if first else patch_norm(extended)))
+            known = inputs.known[:, 0] if stage is first else patch_norm(extended)
+            whole.append(sigma * known)
         else:
             values = values + (sigma * lengths)[:, None] * draw[:, :, None]
             whole.append(sigma * lengths[:, 0])
+        seen.append(values)
         units.append(sigma * lengths)
         pooled = stage.pool.kind == "max"
         apart.append(sigma * _apart(stage, patches) if pooled else None)
-        if stage is chain.stages[-1]:
-            return ConvPass(
-                tuple(before), tuple(units), tuple(whole), tuple(apart), tuple(met), values[:, :, 0]
-            )
-        before.append(values)
-        images = _sound(stage.pool(values.clamp(min=0).reshape(-1, *stage.middle)))
-    raise AssertionError("a chain ends in its last stage")
+        if stage is not chain.stages[-1]:
+            images = _sound(stage.pool(values.clamp(min=0).reshape(-1, *stage.middle)))
+    *before, scores = seen
+    return ConvPass(
+        tuple(before), tuple(units), tuple(whole), tuple(apart), tuple(met), scores[:, :, 0]
+    )
 
 
 def _sound(images: Tensor) -> Tensor:
@@ -162,10 +159,13 @@ def clean_scores(chain: ConvChain, inputs: ConvInputs) -> Tensor:
 
 
 def with_bias(stage: Stage, patches: Tensor) -> Tensor:
-    """Patches with the constant that meets the bias, where there is one."""
+    """Patches with the constant that meets the bias, where there is one.
+
+    Noise on a bias is smaller than on a weight: a bias meets every position.
+    """
     if stage.layer.bias is None:
         return patches
-    return functional.pad(patches, (0, 0, 0, 1), value=stage.bias_share)
+    return functional.pad(patches, (0, 0, 0, 1), value=1.0 / math.sqrt(stage.positions))
 
 
 def _apart(stage: Stage, patches: Tensor) -> Tensor:

@@ -57,6 +57,7 @@ class _Reader:
             )
         self._graph, self._plain = graph, plain
         self._first: ImageShape | None = None
+        self._image: ImageShape | None = None
         self._parts: list[tuple[ConvLayer, Pool]] = []
         self._rectified, self._pooled = True, False
         current = Reference("input", next(iter(graph.inputs)))
@@ -120,7 +121,7 @@ class _Reader:
         if kind == "linear":
             if len(shape) != 2:
                 raise _refusal(node, f"its input has shape {shape[1:]}; flatten it before")
-            image = self._image() if self._parts else (shape[1], 1, 1)
+            image = self._image or (shape[1], 1, 1)
             layer = ConvLayer(where, weight.reshape(len(weight), *image), bias)
         else:
             if len(shape) != 4:
@@ -134,6 +135,7 @@ class _Reader:
         if self._first is None:
             self._first = image
         self._parts.append((layer, Pool()))
+        self._image = _image(node)
         self._rectified, self._pooled = False, False
 
     def _pool(self, node: Node, kind: str, shape: tuple[int, ...]) -> None:
@@ -148,16 +150,7 @@ class _Reader:
         if node.arguments.get("divisor_override") is not None:
             raise _refusal(node, "it divides by a number of its own (divisor_override)")
         self._parts[-1] = (self._parts[-1][0], _pooling(node, kind, (shape[2], shape[3])))
-        self._pooled = True
-
-    def _image(self) -> ImageShape:
-        assert self._first is not None
-        shape = self._first
-        for layer, pool in self._parts:
-            probe = torch.zeros(1, 1, *layer.positions(shape[1:]), dtype=torch.float64)
-            high, wide = pool(probe).shape[2:]
-            shape = (int(layer.weight.shape[0]), int(high), int(wide))
-        return shape
+        self._image, self._pooled = _image(node), True
 
     def _parameter(self, node: Node, argument: str) -> Tensor:
         value = node.arguments[argument]
@@ -166,6 +159,13 @@ class _Reader:
         if sum(value.name in other.parameters for other in self._graph.nodes) != 1:
             raise _refusal(node, f"its {argument} is shared with another layer")
         return torch.from_numpy(np.array(self._graph.weights[value.name], dtype=np.float64))
+
+
+def _image(node: Node) -> ImageShape:
+    """What a node gives, as an image: of one pixel where it is flat."""
+    _, channels, *sides = node.shape
+    high, wide = sides or (1, 1)
+    return channels, high, wide
 
 
 def _pooling(node: Node, kind: str, size: Pair) -> Pool:

@@ -225,7 +225,7 @@ def measure_conv(
     level   how many times the distance above a unit must be away from zero to count
     """
     hidden = chain.stages[:-1]
-    norms = [StageNorms.of(stage) for stage in hidden] if epsilons else []
+    norms = [StageNorms.of(stage) for stage in hidden]
     parts: list[dict[str, Tensor]] = []
     size = max(1, _NUMBERS // max(stage.units for stage in chain.stages))
     for rows in _chunks(len(inputs), size, "activity", progress):
@@ -259,7 +259,10 @@ def movements(
     limits = []
     for stage, norm, images in zip(hidden, norms, seen, strict=True):
         constant = float(has_bias(stage))
-        patches = _patch_squares(stage, images).add(constant).sqrt() * _ROUNDING
+        # The squared length of what every position reads, (examples, positions).
+        ones = images.new_ones(1, 1, *stage.layer.weight.shape[2:])
+        sums = replace(stage.layer, weight=ones, bias=None)(images.square().sum(1, keepdim=True))
+        patches = sums.flatten(1).add(constant).sqrt() * _ROUNDING
         unit = norm.kernel * moved[:, None] + epsilon * norm.kernel_bias * (
             patches + moved[:, None]
         )
@@ -268,14 +271,6 @@ def movements(
         shift = norm.whole * moved + epsilon * norm.whole_bias * (length + moved)
         moved = norm.pool * shift * _ROUNDING
     return limits
-
-
-def _patch_squares(stage: Stage, images: Tensor) -> Tensor:
-    """The squared length of what every position reads, (examples, positions)."""
-    layer = stage.layer
-    ones = images.new_ones(1, 1, *layer.weight.shape[2:])
-    squares = images.square().sum(1, keepdim=True)
-    return replace(layer, weight=ones, bias=None)(squares).flatten(1)
 
 
 # What was measured on all examples, as the few numbers that a study writes down.

@@ -85,9 +85,11 @@ def read_inputs(layers: Layers, prior: Layers, examples: Examples) -> Inputs:
     with torch.no_grad():
         for piece in pieces(layers, len(examples)):
             flat = examples.inputs[piece].to(device).flatten(1).double()
-            first.append(_affine(layers, 0, flat))
-            norms.append(_size(flat, layers.biases[0] is not None))
-            sizes.append(_sizes(known, flat))
+            first.append(layers.affine(0, flat))
+            norms.append(_size(flat, layers.biases[0]))
+            read = [flat, *(values.clamp(min=0) for values in known.values(flat)[:-1])]
+            columns = [_size(each, bias) for each, bias in zip(read, known.biases, strict=True)]
+            sizes.append(torch.stack(columns, dim=1))
     labels = examples.labels.to(device, torch.int64)
     return Inputs(torch.cat(first), torch.cat(norms), torch.cat(sizes), labels)
 
@@ -146,9 +148,9 @@ def noisy_pass(
     for layer in range(1, len(layers.weights)):
         before.append(values)
         hidden = values.clamp(min=0)
-        size = _size(hidden, layers.biases[layer] is not None)
+        size = _size(hidden, layers.biases[layer])
         scales.append(sigmas[layer] * sound_size(size, hidden))
-        values = _affine(layers, layer, hidden) + scales[layer][:, None] * noise[layer]
+        values = layers.affine(layer, hidden) + scales[layer][:, None] * noise[layer]
     return NoisyPass(tuple(before), tuple(scales), values)
 
 
@@ -157,7 +159,7 @@ def clean_pass(layers: Layers, inputs: Inputs) -> NoisyPass:
     values, before = inputs.first, []
     for layer in range(1, len(layers.weights)):
         before.append(values)
-        values = _affine(layers, layer, values.clamp(min=0))
+        values = layers.affine(layer, values.clamp(min=0))
     return NoisyPass(tuple(before), (), values)
 
 
@@ -180,21 +182,7 @@ def pair_margins(scores: Tensor, labels: Tensor) -> Tensor:
     return margins.scatter(1, labels[:, None], torch.inf)
 
 
-def _affine(layers: Layers, layer: int, values: Tensor) -> Tensor:
-    bias = layers.biases[layer]
-    product = values @ layers.weights[layer].T
-    return product if bias is None else product + bias
-
-
-def _size(values: Tensor, constant: bool) -> Tensor:
+def _size(values: Tensor, bias: Tensor | None) -> Tensor:
+    """The norms of what a layer reads, with the constant that meets its bias."""
     squares = values.square().sum(1)
-    return (squares + 1.0 if constant else squares).sqrt()
-
-
-def _sizes(known: Layers, flat: Tensor) -> Tensor:
-    columns = []
-    for layer in range(len(known.weights)):
-        columns.append(_size(flat, known.biases[layer] is not None))
-        if layer < known.hidden:
-            flat = _affine(known, layer, flat).clamp(min=0)
-    return torch.stack(columns, dim=1)
+    return (squares if bias is None else squares + 1.0).sqrt()

@@ -115,10 +115,6 @@ def _largest(matrices: Tensor) -> Tensor:
     return raised(singular, terms=8 * sum(matrices.shape[-2:]))
 
 
-def _block_squares(matrix: Tensor, blocks: Blocks) -> Tensor:
-    return matrix.square() if blocks == (1, 1) else _largest(_cut(matrix, blocks)).square()
-
-
 # The reduced babel function: how far the rows of a matrix are from orthogonal when few entries
 # count.
 #
@@ -178,16 +174,12 @@ def babel_norm(weight: Tensor, *, rows: int, columns: int, blocks: Blocks = (1, 
     count = active("rows", rows, _counts(matrix, blocks)[0])
     gram = reduced_gram(matrix, columns=columns, blocks=blocks)
     lengths = gram.diagonal()
-    circles = lengths + (_others(gram, count) if count > 1 else 0.0)
+    # For each row, its largest sum of overlaps with so many others.
+    others = gram.clone().fill_diagonal_(-1.0).topk(count - 1, dim=1, sorted=False).values
+    circles = lengths + others.sum(1)
     # Rounding an inner product loses relative to the lengths of the rows, not to the product.
     lost = (4 * columns * blocks[1] + 16) * EPSILON * count * blocks[0] * float(lengths.max())
     return up(power * math.sqrt(float(circles.max()) + lost), terms=count)
-
-
-def _others(gram: Tensor, rows: int) -> Tensor:
-    """For each row, its largest sum of overlaps with ``rows`` - 1 others."""
-    others = gram.clone().fill_diagonal_(-1.0)
-    return others.topk(rows - 1, dim=1, sorted=False).values.sum(1)
 
 
 @dataclass(frozen=True)
@@ -248,7 +240,7 @@ def frobenius_norm(weight: Tensor, *, rows: int, columns: int, blocks: Blocks = 
     matrix, power = as_matrix(weight)
     tall, wide = _counts(matrix, blocks)
     high, broad = active("rows", rows, tall), active("columns", columns, wide)
-    squares = _block_squares(matrix, blocks)
+    squares = (matrix if blocks == (1, 1) else _largest(_cut(matrix, blocks))).square()
     by_rows = top_sums(top_sums(squares, broad), high)
     by_columns = top_sums(top_sums(squares.T, high), broad)
     smaller = min(float(by_rows), float(by_columns))

@@ -203,14 +203,9 @@ def greedy_sparsity(
         thresholds.append(threshold)
         kept.append(active)
     kept.append(torch.full_like(active, tables.widths[-1]))
-    return Greedy(tuple(sparsity), tuple(thresholds), activity_ratio(kept, tables.widths))
-
-
-def activity_ratio(active: Sequence[Tensor], widths: Sequence[int]) -> Tensor:
-    """The share of weights whose two ends are both active, from the inputs to the outputs."""
-    used = sum(one * two for one, two in pairwise(active))
-    total = sum(one * two for one, two in pairwise(widths))
-    return torch.as_tensor(used).double() / total
+    used = torch.stack([one * two for one, two in pairwise(kept)]).sum(0)
+    total = sum(one * two for one, two in pairwise(tables.widths))
+    return Greedy(tuple(sparsity), tuple(thresholds), used.double() / total)
 
 
 # Which units keep their sign: surely active, surely inactive, or too near zero to tell.

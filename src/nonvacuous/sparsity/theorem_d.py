@@ -45,8 +45,12 @@ def quantiles(
     share = escape / (2 * hidden if sparse else hidden)
     coordinates = tuple(two_sided_quantile(failure=share, events=d) for d in widths)
     # Only layers before the last hidden one need the length of their noise.
-    chi = tuple(_chi_table(d, share, sparse).to(device) for d in widths[:-1])
-    return Quantiles(coordinates if sparse else (), chi, self_normalized_quantile(share))
+    chi = []
+    for width in widths[:-1]:
+        entries = range(width + 1) if sparse else (width,) * (width + 1)
+        table = [chi_quantile(degrees=n, failure=share) for n in entries]
+        chi.append(torch.tensor(table, dtype=torch.float64, device="cpu").to(device))
+    return Quantiles(coordinates if sparse else (), tuple(chi), self_normalized_quantile(share))
 
 
 def thresholds(
@@ -86,12 +90,6 @@ def thresholds(
         means = (KINK - rest) * constants.sums(labels, near) + rest * whole
     spread = (noise.square() * norms.square() + 2.0 * scales[-1][:, None].square()).sqrt()
     return norms * error[:, None] + noise * (means + KINK * norms) + used.output * spread
-
-
-def _chi_table(width: int, share: float, sparse: bool) -> Tensor:
-    entries = range(width + 1) if sparse else (width,) * (width + 1)
-    values = [chi_quantile(degrees=n, failure=share) for n in entries]
-    return torch.tensor(values, dtype=torch.float64, device="cpu")
 
 
 def _safe(value: Tensor) -> Tensor:

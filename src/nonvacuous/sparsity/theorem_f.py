@@ -74,7 +74,9 @@ def thresholds(
             gaps = spread * kinks(excess / spread)
         else:
             excess, gaps = torch.zeros_like(before), KINK * spread
-        grown = caps[j].square() + _stretch(constants, j, sigmas, before.shape[1]) * grown
+        # The square of how much layer j, noise included, stretches a difference on average.
+        stretch = constants.spectral[j] ** 2 + before.shape[1] * sigmas[j] ** 2
+        grown = caps[j].square() + stretch * grown
     norms = constants.norms(inputs.labels)
     if sparse:
         own = [(gaps, spread.amax(1), excess)]
@@ -106,8 +108,3 @@ def _hop(gaps: Tensor, constants: Constants, j: int, grams: Sequence[Tensor | No
         return hop
     signed = ((gaps @ gram) * gaps).sum(1).sqrt() * (1.0 + 1e-9) + moved * length
     return torch.minimum(hop, signed)
-
-
-def _stretch(constants: Constants, j: int, sigmas: Sequence[float], width: int) -> float:
-    """The square of how much layer j, noise scale included, stretches a difference on average."""
-    return constants.spectral[j] ** 2 + width * sigmas[j] ** 2

@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -218,7 +219,7 @@ def train_chain(
         momentum=settings.momentum,
         weight_decay=settings.decay,
     )
-    objective = _Objective(settings, anchors, derived_seed(seed, phase, "noise"))
+    draws = torch.Generator(anchors[0].device).manual_seed(derived_seed(seed, phase, "noise"))
     order = torch.Generator().manual_seed(derived_seed(seed, phase, "order"))
     reporter = Reporter(progress, phase)
     size = min(settings.batch_size, len(labels))
@@ -230,7 +231,7 @@ def train_chain(
         batch, queue = queue[:size], queue[size:]
         set_rate(optimizer, settings.schedule, step / settings.steps)
         optimizer.zero_grad()
-        total, fit = objective(weights, inputs[batch], labels[batch])
+        total, fit = _losses(settings, weights, anchors, inputs[batch], labels[batch], draws)
         total.backward()
         optimizer.step()
         if settings.spectral_limit is not None and step % _PROJECT_EVERY == 0:
@@ -255,56 +256,46 @@ def sound_loss(loss: Tensor, phase: str, step: int, steps: int, rate: float) -> 
     return value
 
 
-class _Objective:
+def _losses(
+    settings: ChainTraining,
+    weights: Sequence[Tensor],
+    anchors: Sequence[Tensor],
+    inputs: Tensor,
+    labels: Tensor,
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor]:
     """The loss of one batch: all of it, and the cross-entropy alone."""
-
-    def __init__(self, settings: ChainTraining, anchors: Sequence[Tensor], seed: int) -> None:
-        self._settings = settings
-        self._anchors = anchors
-        self._noise = settings.noise_of(len(anchors))
-        self._generator = torch.Generator(anchors[0].device).manual_seed(seed)
-
-    def __call__(
-        self, weights: Sequence[Tensor], inputs: Tensor, labels: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        settings = self._settings
-        hidden = inputs
-        extra = inputs.new_zeros(())
-        last = len(weights) - 1
-        for layer, matrix in enumerate(weights):
-            sums = hidden @ matrix.T
-            norms = hidden.norm(dim=1, keepdim=True)
-            if layer < last and settings.stability:
-                # Only the pre-activations are pushed: shrinking the input would be no help.
-                level = settings.stability_level * norms.detach() + 1e-12
-                short = torch.relu(1.0 - sums.abs() / level)
-                extra = extra + settings.stability * short.square().mean()
-            if self._noise[layer]:
-                # The sum of independent noise on the weights is Gaussian with this deviation.
-                sums = sums + self._noise[layer] * norms * self._draws(sums)
-            if layer == last:
-                break
-            hidden = torch.relu(sums)
-            if settings.activity:
-                extra = extra + settings.activity * _block_norms(hidden, settings.activity_block)
-        fit = cross_entropy(sums, labels)
-        if settings.pull:
-            distance = sum(
-                (matrix - anchor).square().sum()
-                for matrix, anchor in zip(weights, self._anchors, strict=True)
-            )
-            extra = extra + settings.pull / len(weights) * distance
-        if settings.orthogonal:
-            for matrix in weights[1:-1]:
-                gram = matrix @ matrix.T
-                away = (gram - torch.eye(len(gram), device=gram.device)).square().sum()
-                extra = extra + settings.orthogonal * away
-        return fit + extra, fit
-
-    def _draws(self, like: Tensor) -> Tensor:
-        return torch.randn(
-            like.shape, generator=self._generator, device=like.device, dtype=like.dtype
-        )
+    hidden = inputs
+    extra = inputs.new_zeros(())
+    last = len(weights) - 1
+    for layer, (matrix, noise) in enumerate(zip(weights, settings.noise_of(last + 1), strict=True)):
+        sums = hidden @ matrix.T
+        norms = hidden.norm(dim=1, keepdim=True)
+        if layer < last and settings.stability:
+            # Only the pre-activations are pushed: shrinking the input would be no help.
+            level = settings.stability_level * norms.detach() + 1e-12
+            short = torch.relu(1.0 - sums.abs() / level)
+            extra = extra + settings.stability * short.square().mean()
+        if noise:
+            # The sum of independent noise on the weights is Gaussian with this deviation.
+            kind: dict[str, Any] = {"device": sums.device, "dtype": sums.dtype}
+            sums = sums + noise * norms * torch.randn(sums.shape, generator=generator, **kind)
+        if layer == last:
+            break
+        hidden = torch.relu(sums)
+        if settings.activity:
+            extra = extra + settings.activity * _block_norms(hidden, settings.activity_block)
+    fit = cross_entropy(sums, labels)
+    if settings.pull:
+        pairs = zip(weights, anchors, strict=True)
+        distance = sum((matrix - anchor).square().sum() for matrix, anchor in pairs)
+        extra = extra + settings.pull / len(weights) * distance
+    if settings.orthogonal:
+        for matrix in weights[1:-1]:
+            gram = matrix @ matrix.T
+            away = (gram - torch.eye(len(gram), device=gram.device)).square().sum()
+            extra = extra + settings.orthogonal * away
+    return fit + extra, fit
 
 
 def _block_norms(hidden: Tensor, block: int) -> Tensor:

@@ -19,7 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.risk.losses import class_margins
 
 #: Inputs that are looked at together.
 _PIECE = 2048
@@ -81,6 +83,15 @@ class Network(ABC):
 
     def scores(self, inputs: Tensor) -> Tensor:
         return self.values(inputs)[-1]
+
+    def errors(self, examples: Examples) -> int:
+        """How many examples it gets wrong; a tie with the true class counts as wrong."""
+        wrong = 0
+        pieces = (part.split(_PIECE) for part in (examples.inputs, examples.labels))
+        for inputs, labels in zip(*pieces, strict=True):
+            scores = self.scores(inputs)
+            wrong += int((~(class_margins(scores, labels.to(scores.device)) > 0)).sum())
+        return wrong
 
     def check_active(self, inputs: Tensor) -> None:
         """Refuse a layer in which no unit is active on any of these inputs."""
@@ -229,10 +240,15 @@ class Layers(Network):
             for matrix, bias in zip(self.weights, self.biases, strict=True)
         )
 
+    def affine(self, layer: int, read: Tensor) -> Tensor:
+        """What one layer computes of what it reads."""
+        product, bias = read @ self.weights[layer].T, self.biases[layer]
+        return product if bias is None else product + bias
+
     def values(self, inputs: Tensor) -> list[Tensor]:
         read, values = inputs.to(self.weights[0].device).flatten(1).double(), []
-        for matrix, bias in zip(self.weights, self.biases, strict=True):
-            values.append(read @ matrix.T if bias is None else read @ matrix.T + bias)
+        for layer in range(len(self.weights)):
+            values.append(self.affine(layer, read))
             read = values[-1].clamp(min=0)
         return values
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,18 +16,16 @@ from nonvacuous.errors import Unrecognized
 from nonvacuous.models import build
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_reading import conv_chain, read_faithfully
+from nonvacuous.sparsity.conv_reading import read_faithfully, read_network
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv, without_biases
-from nonvacuous.sparsity.measuring import measure_conv
 from nonvacuous.sparsity.priors import make_conv_prior, make_prior
 from nonvacuous.sparsity.training import (
     ChainTraining,
-    chain_errors,
     scaled,
     train_chain,
     unit_norm,
 )
-from nonvacuous.sparsity.weights import Layers, Network
+from nonvacuous.sparsity.weights import Network
 from nonvacuous.studies.networks import build_network, load_weights
 from nonvacuous.study.study import Context
 from nonvacuous.training.checks import check_fits
@@ -62,26 +61,56 @@ def prepared(train: Examples, settings: SparsitySettings) -> Examples:
 def train(settings: SparsitySettings, examples: Examples, at: Context) -> Subject:
     """A network without biases, trained toward its prior."""
     settings.check_size(examples)
-    convolutional = settings.kind == "cnn"
+    wanted, convolutional = settings.trained_prior, settings.kind == "cnn"
     if convolutional:
         _check_theorem(settings)
     # Building it once checks the widths, and gives the names under which it is saved.
     module = build(settings.model, examples.example_shape, examples.classes, seed=settings.seed)
-    made = (_convolutions if convolutional else _chain)(settings, examples, module, at)
-    network, prior, bound, weights, errors = made
+    initial, few = without_biases(module).eval(), examples.inputs[:2]
+    pull = settings.pull_toward(wanted)
+    shared: dict[str, Any] = {"steps": settings.steps, "activity": settings.activity}
+    asked = "zero" if wanted == "none" else wanted
+    seed, then = settings.seed, derived_seed(settings.seed, "network")
+    if convolutional:
+        rate = _RATES[read_network(initial, few).hidden > 1]
+        recipe = ConvTraining(learning_rate=rate, **shared)
+        prior = make_conv_prior(
+            asked, examples, initial, settings=recipe, seed=seed, progress=at.progress
+        )
+        rate *= _NEAR if prior.kind == "learned" else 1.0
+        # A strong pull overshoots the prior at large steps.
+        recipe = replace(recipe, pull=pull, learning_rate=min(rate, 0.5 / pull) if pull else rate)
+        trained = train_conv(
+            prior.start, examples, settings=recipe, toward=prior.center, seed=then,
+            progress=at.progress,
+        )  # fmt: skip
+        center, bound = prior.center, prior.bound
+    else:
+        chain = ChainTraining(**shared)
+        widths = [len(weight) for weight in initial.parameters()][:-1]
+        base = make_prior(asked, examples, widths, settings=chain, seed=seed, progress=at.progress)
+        weights = train_chain(
+            base.start, examples, settings=replace(chain, pull=pull), toward=base.center, seed=then,
+            progress=at.progress,
+        )  # fmt: skip
+        trained, center = (_carrying(initial, each) for each in (weights, base.center))
+        bound = base.bound
+    network, reference = (read_network(one.eval(), few) for one in (trained, center))
+    errors = network.errors(examples)
+    own = dict(trained.named_parameters())
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             # The network that is saved has biases, and they are zero.
-            parameter.copy_(weights.get(name, torch.zeros_like(parameter)))
+            parameter.copy_(own.get(name, torch.zeros_like(parameter)))
     return Subject(
         network=network,
-        prior=None if settings.trained_prior == "none" else prior,
-        prior_name=settings.trained_prior,
+        prior=None if wanted == "none" else reference,
+        prior_name=wanted,
         examples=bound,
         module=module,
         trained={
             "steps": settings.steps,
-            "pull": settings.pull_toward(settings.trained_prior),
+            "pull": pull,
             "activity": settings.activity,
             "errors": errors,
             "examples": len(examples),
@@ -89,69 +118,13 @@ def train(settings: SparsitySettings, examples: Examples, at: Context) -> Subjec
     )
 
 
-#: A trained network and its prior, the examples of the bound, its weights by name, and its errors.
-_Made = tuple[Network, Network, Examples, Mapping[str, Tensor], int]
-
-
-def _chain(settings: SparsitySettings, examples: Examples, module: nn.Module, at: Context) -> _Made:
-    named = [(n, p) for n, p in module.named_parameters() if n.endswith("weight")]
-    wanted = settings.trained_prior
-    recipe = ChainTraining(steps=settings.steps, activity=settings.activity)
-    prior = make_prior(
-        "zero" if wanted == "none" else wanted,
-        examples,
-        [len(weight) for _, weight in named][:-1],
-        settings=recipe,
-        seed=settings.seed,
-        progress=at.progress,
-    )
-    trained = train_chain(
-        prior.start,
-        examples,
-        settings=replace(recipe, pull=settings.pull_toward(wanted)),
-        toward=prior.center,
-        seed=derived_seed(settings.seed, "network"),
-        progress=at.progress,
-    )
-    names = tuple(name.rpartition(".")[0] for name, _ in named)
-    network, center = (
-        replace(Layers.of(weights), names=names) for weights in (trained, prior.center)
-    )
-    weights = {name: weight for (name, _), weight in zip(named, trained, strict=True)}
-    return network, center, prior.bound, weights, chain_errors(trained, examples)
-
-
-def _convolutions(
-    settings: SparsitySettings, examples: Examples, module: nn.Module, at: Context
-) -> _Made:
-    wanted = settings.trained_prior
-    initial = without_biases(module).eval()
-    hidden = conv_chain(initial, examples.inputs[:2]).hidden
-    recipe = ConvTraining(
-        steps=settings.steps, learning_rate=_RATES[hidden > 1], activity=settings.activity
-    )
-    prior = make_conv_prior(
-        "zero" if wanted == "none" else wanted,
-        examples,
-        initial,
-        settings=recipe,
-        seed=settings.seed,
-        progress=at.progress,
-    )
-    pull = settings.pull_toward(wanted)
-    rate = recipe.learning_rate * (_NEAR if prior.kind == "learned" else 1.0)
-    trained = train_conv(
-        prior.start,
-        examples,
-        # A strong pull overshoots the prior at large steps.
-        settings=replace(recipe, pull=pull, learning_rate=min(rate, 0.5 / pull) if pull else rate),
-        toward=prior.center,
-        seed=derived_seed(settings.seed, "network"),
-        progress=at.progress,
-    )
-    chain, center = (conv_chain(one.eval(), examples.inputs[:2]) for one in (trained, prior.center))
-    measured = measure_conv(chain, examples.inputs, examples.labels, epsilons=(), level=1.0)
-    return chain, center, prior.bound, dict(trained.named_parameters()), measured.errors
+@torch.no_grad()
+def _carrying(module: nn.Module, weights: Sequence[Tensor]) -> nn.Module:
+    """A copy that has these weights, first layer first."""
+    copied = copy.deepcopy(module)
+    for parameter, weight in zip(copied.parameters(), weights, strict=True):
+        parameter.copy_(weight)
+    return copied
 
 
 def load(settings: SparsitySettings, train: Examples, at: Context) -> Subject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
@@ -25,22 +25,22 @@ from nonvacuous.study.study import Single
 def page(result: Single, command: str) -> StudyPage:
     record, shown = result.record, Shown(**result.drawn["shown"])
     network = f"{record['model']} on {record['data']}"
-    sections = [
+    sections = (
         _activity(record),
-        *([_radii(record, shown)] if record["radii"] else []),
+        *((_radii(record, shown),) if record["radii"] else ()),
         _ratio(record),
         _stability(record, shown),
         _surely_off(record, shown),
         _bounds(record),
-    ]
-    if record["certificates"]:
-        sections.append(_terms(record))
+        *((_terms(record),) if record["certificates"] else ()),
+        _NOT_SAID,
+    )
     return StudyPage(
         title="Sparsity",
         question=f"How sparse is {network}, and does it help?",
         lead=certificate_verdict(record) if record["certificates"] else record["answer"],
         badges=_badges(record),
-        sections=(*sections, _not_said()),
+        sections=sections,
         footer=(command, f"seed {record['seed']}; Python {sys.version.split()[0]}"),
     )
 
@@ -86,7 +86,7 @@ def _activity(record: Mapping[str, Any]) -> Section:
 
 def _radii(record: Mapping[str, Any], shown: Shown) -> Section:
     values = {
-        entry["name"]: [math.log10(r) for r in layer if 0 < r < math.inf]
+        entry["name"]: [math.log10(radius) for radius in layer]
         for entry, layer in zip(record["radii"], shown.radii, strict=True)
     }
     quantiles = [
@@ -255,34 +255,28 @@ def _bounds(record: Mapping[str, Any]) -> Section:
     )
 
 
-#: A bound: what is printed must be true as printed.
-_UP = "up"
-#: What each term of a certificate is called, and how it is written.
-_TERMS = (
-    ("risk_upper", "risk at most", _UP),
-    ("examples", "examples in the bound", "{:,}"),
-    ("network_errors", "errors of the network on them", "{:,}"),
-    ("kl_nats", "KL to the prior, nats", "{:,.1f}"),
-    ("grid_nats", "charge for the searches, nats", "{:,.1f}"),
-    ("errors", "noisy margins below the threshold", "{:,}"),
-    ("trials", "of so many noisy passes", "{:,}"),
-    ("loss_upper", "noisy loss at most", _UP),
-    ("escape", "chance p that noise hides an error", "{:g}"),
-    ("threshold", "threshold of the margin (median)", "{:.4g}"),
-    ("margin", "noisy margin (median)", "{:.4g}"),
-    ("failure", "failure of the bound", "{:.3g}"),
-    ("sampling_failure", "failure of the sampling", "{:.3g}"),
+#: What each term of a certificate is called, and how it is written; bounds are rounded up.
+_TERMS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("risk_upper", "risk at most", shown_up),
+    ("examples", "examples in the bound", "{:,}".format),
+    ("network_errors", "errors of the network on them", "{:,}".format),
+    ("kl_nats", "KL to the prior, nats", "{:,.1f}".format),
+    ("grid_nats", "charge for the searches, nats", "{:,.1f}".format),
+    ("errors", "noisy margins below the threshold", "{:,}".format),
+    ("trials", "of so many noisy passes", "{:,}".format),
+    ("loss_upper", "noisy loss at most", shown_up),
+    ("escape", "chance p that noise hides an error", "{:g}".format),
+    ("threshold", "threshold of the margin (median)", "{:.4g}".format),
+    ("margin", "noisy margin (median)", "{:.4g}".format),
+    ("failure", "failure of the bound", "{:.3g}".format),
+    ("sampling_failure", "failure of the sampling", "{:.3g}".format),
 )
-
-
-def _term(value: float, form: str) -> str:
-    return shown_up(value) if form == _UP else form.format(value)
 
 
 def _terms(record: Mapping[str, Any]) -> Section:
     entries = record["certificates"]
     rows = [
-        (name, *("infinite" if e[key] is None else _term(e[key], form) for e in entries))
+        (name, *("infinite" if e[key] is None else form(e[key]) for e in entries))
         for key, name, form in _TERMS
     ]
     for k in range(len(entries[0]["scales"])):
@@ -304,13 +298,12 @@ def _terms(record: Mapping[str, Any]) -> Section:
     )
 
 
-def _not_said() -> Section:
-    return Section(
-        "What does this not say?",
-        paragraphs=(
-            "That sparsity makes networks generalize: it says what a theorem can make of the "
-            "sparsity that it finds. Activity was measured on these examples; on others it may "
-            "differ, and no bound above assumes that it does not. Radii, ratios and signs are "
-            "facts about this network on these examples, not promises about new ones.",
-        ),
-    )
+_NOT_SAID = Section(
+    "What does this not say?",
+    paragraphs=(
+        "That sparsity makes networks generalize: it says what a theorem can make of the "
+        "sparsity that it finds. Activity was measured on these examples; on others it may "
+        "differ, and no bound above assumes that it does not. Radii, ratios and signs are "
+        "facts about this network on these examples, not promises about new ones.",
+    ),
+)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -26,14 +27,17 @@ from nonvacuous.certification.twin import (
 )
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions.priors import Prior
+from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import prior_kind
 from nonvacuous.methods.sparsity import Sparsity
-from nonvacuous.methods.sparsity.training import Trainer, kept
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_reading import is_convolutional, read_network
+from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
+from nonvacuous.sparsity.training import ChainTraining, train_chain
 from nonvacuous.sparsity.weights import Network
+from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +75,8 @@ def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCan
 
     The network may learn from all examples: the bound counts those of ``split.bound`` alone.
     """
-    examples, split, seed, folder = job.examples, job.split, job.seed, job.folder
-    trainer = _trainer(method, job, model)
+    examples, split, seed = job.examples, job.split, job.seed
+    trainer = Trainer.of(method, job, model)
     start, initial = trainer.start, trainer.initial
     kind, _ = prior_kind(method.prior)
     draws: list[tuple[str, int]] = []
@@ -82,11 +86,11 @@ def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCan
     elif kind == "learned":
         prior_seed = derived_seed(seed, "prior training")
         draws.append(("prior training", prior_seed))
-        center = kept(folder, trainer, "prior", examples.subset(split.prior), prior_seed)
+        center = trainer.kept("prior", examples.subset(split.prior), prior_seed)
     network_seed = derived_seed(seed, "network training")
     draws.append(("network training", network_seed))
     begin = center if kind == "learned" else initial
-    weights = kept(folder, trainer, "network", examples, network_seed, begin=begin, toward=center)
+    weights = trainer.kept("network", examples, network_seed, begin=begin, toward=center)
     return SparseCandidate(
         module=with_weights(start, weights),
         center=dict(center),
@@ -142,8 +146,8 @@ def sparse_twin(
         start = frozen_copy(candidate.start).requires_grad_(True)
         return trained_twin(job, start, method.plain_training)
     split, seed = twin_split(job.examples, job.seed), twin_seed(job.seed)
-    trainer = _trainer(method, job, model)
-    weights = kept(job.folder, trainer, "twin", job.examples.subset(split.prior), seed)
+    trainer = Trainer.of(method, job, model)
+    weights = trainer.kept("twin", job.examples.subset(split.prior), seed)
     return separate_twin(job, with_weights(trainer.start, weights), split)
 
 
@@ -198,7 +202,128 @@ def _same(parameter: Tensor, value: Tensor) -> bool:
     return torch.equal(parameter, value.flatten(1) if flat else value)
 
 
-def _trainer(method: Sparsity, job: Job, model: nn.Module) -> Trainer:
-    start = frozen_copy(model, torch.device("cpu"))
-    names = chain_names(start, job.examples)
-    return Trainer(start, names, is_convolutional(start), method, job.device, job.progress)
+# Training: weights by name in, weights by name out. A chain of linear layers is trained with the
+# noise that its theorems put on it, a chain of convolutions with kernels of its own for every
+# example.
+
+Weights = dict[str, Tensor]
+Stage = Literal["prior", "network", "twin"]
+#: Step sizes that suit chains with inputs of norm 1.
+_PRIOR_RATE, _RATE, _BLIND_RATE = 0.5, 0.05, 0.3
+#: And convolutions: with one hidden layer, and with more.
+_CONV_RATES = (0.5, 0.15)
+#: A convolutional network that starts from a learned prior needs smaller steps.
+_NEAR = 0.4
+#: How much the squared distance to a learned prior weighs: chains, and convolutions.
+_PULL, _CONV_PULL = 1.0, 10.0
+_BLIND_PULL = 0.003
+
+
+@dataclass(frozen=True, eq=False)
+class Trainer:
+    """How networks of one architecture are trained; ``names`` are its weights, in their order."""
+
+    start: nn.Module
+    names: tuple[str, ...]
+    convolutional: bool
+    settings: Sparsity
+    job: Job
+
+    @classmethod
+    def of(cls, method: Sparsity, job: Job, model: nn.Module) -> Trainer:
+        start = frozen_copy(model, torch.device("cpu"))
+        names = chain_names(start, job.examples)
+        return cls(start, names, is_convolutional(start), method, job)
+
+    @property
+    def initial(self) -> Weights:
+        own = dict(self.start.named_parameters())
+        return {name: own[name].detach() for name in self.names}
+
+    def trained(
+        self,
+        stage: Stage,
+        examples: Examples,
+        *,
+        seed: int,
+        begin: Weights | None = None,
+        toward: Weights | None = None,
+    ) -> Weights:
+        """A prior on examples which the bound leaves out, the network itself, drawn toward its
+        prior, or the same architecture for a plain test."""
+        begin, training = begin or self.initial, self._training(stage)
+        phase = "held-out twin" if stage == "twin" else stage
+        shared: dict[str, Any] = {"seed": seed, "phase": phase, "progress": self.job.progress}
+        if self.convolutional:
+            network = train_conv(
+                self._module(begin).requires_grad_(True),
+                examples,
+                settings=ConvTraining(**training),
+                toward=None if toward is None else self._module(toward),
+                **shared,
+            )
+            weights: Mapping[str, Tensor] = dict(network.named_parameters())
+        else:
+            chain = train_chain(
+                tuple(begin[name] for name in self.names),
+                examples,
+                settings=ChainTraining(**training),
+                toward=None if toward is None else tuple(toward[name] for name in self.names),
+                device=self.job.device,
+                **shared,
+            )
+            weights = dict(zip(self.names, chain, strict=True))
+        return {name: weights[name].detach().cpu() for name in self.names}
+
+    def _training(self, stage: Stage) -> dict[str, Any]:
+        """Step sizes, noise and pull that suit the stage, where the user asks for no others."""
+        own, convolutional = self.settings, self.convolutional
+        learned = prior_kind(own.prior)[0] == "learned"
+        rate = _CONV_RATES[len(self.names) > 2] if convolutional else _PRIOR_RATE
+        if stage == "twin":
+            return {"steps": own.steps, "learning_rate": rate, "noise": 0.0}
+        steps, pull, noise = own.prior_steps, 0.0, 0.08
+        if stage == "network":
+            near = _CONV_PULL if convolutional else _PULL
+            pull = (near if learned else _BLIND_PULL) if own.pull is None else own.pull
+            steps, noise = own.steps, 0.0 if learned else 0.2
+            if convolutional:
+                rate *= _NEAR if learned else 1.0
+                # A strong pull overshoots the prior at large steps.
+                rate = min(rate, 0.5 / pull) if pull else rate
+            else:
+                rate = _RATE if learned else _BLIND_RATE
+        usual = ConvTraining.noise if convolutional else noise
+        noise = usual if own.noise is None else own.noise
+        shared = {"pull": pull, "noise": noise, "activity": own.activity}
+        return {"steps": steps, "learning_rate": rate, **shared}
+
+    def _module(self, weights: Mapping[str, Tensor]) -> nn.Module:
+        return with_weights(self.start, weights).to(self.job.device)
+
+    def kept(self, stage: Stage, examples: Examples, seed: int, **more: Weights) -> Weights:
+        """The weights that this stage of a run made before it was stopped, or made now and kept.
+
+        The file carries what the weights depend on. One that depends on anything else is refused: a
+        prior that was learned for another split has seen bound examples of this one.
+        """
+        path = self.job.folder.file(f"sparsity-{stage}.checkpoint")
+        if path is None:
+            return self.trained(stage, examples, seed=seed, **more)
+        configuration = {
+            "kind": f"sparsity {stage}",
+            "architecture": str(self.start),
+            "initial_weights": tensors_digest(dict(self.start.state_dict())),
+            "examples": examples.content_hash(),
+            "seed": seed,
+            "settings": self.settings.record(),
+            **{name: tensors_digest(weights) for name, weights in more.items()},
+        }
+        if path.exists():
+            stored = load_checkpoint(path, configuration=configuration)
+            return {name: stored.tensors[name] for name in stored.facts["order"]}
+        made = self.trained(stage, examples, seed=seed, **more)
+        # The format keeps no order of its own, and layers have one.
+        facts = {"order": list(made)}
+        save_checkpoint(path, tensors=made, facts=facts, configuration=configuration)
+        return made

@@ -38,7 +38,7 @@ from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.noise import FEWEST
 from nonvacuous.sparsity.setting import SparseSettings, total_nats
-from nonvacuous.sparsity_records import NoiseLayer, SparsityRecord
+from nonvacuous.sparsity_records import ConvolutionRecord, NoiseLayer, SparsityRecord
 
 #: Theorem A draws no noise, so nothing is spent on sampling.
 _NOISELESS = "A"
@@ -96,11 +96,12 @@ def measure_sparse(
     )
     shortest, longest = norm_range(bound_part, constant=counts_constant(layers))
     charges = charge_records(certified.charges)
-    shapes = (
-        convolution_records(layers, certified.scales)
-        if isinstance(layers, ConvChain)
-        else (None,) * len(tensors)
-    )
+    images = layers.input_shape if isinstance(layers, ConvChain) else None
+    shapes: tuple[ConvolutionRecord | None, ...] = (None,) * len(tensors)
+    if isinstance(layers, ConvChain):
+        shapes = convolution_records(layers, certified.scales)
+    distances = certified.squared_distances
+    rows = zip(layers.names, tensors, certified.scales, distances, shapes, strict=True)
     record = SparsityRecord(
         theorem=certified.theorem,
         variant=method.variant,
@@ -108,14 +109,7 @@ def measure_sparse(
             NoiseLayer(
                 name=name, tensors=own, scale=scale, squared_distance=distance, convolution=shape
             )
-            for name, own, scale, distance, shape in zip(
-                layers.names,
-                tensors,
-                certified.scales,
-                certified.squared_distances,
-                shapes,
-                strict=True,
-            )
+            for name, own, scale, distance, shape in rows
         ),
         network_digest=layers.digest(),
         escape=certified.escape,
@@ -135,7 +129,7 @@ def measure_sparse(
         longest_input=longest,
         threshold=certified.threshold if math.isfinite(certified.threshold) else None,
         margin=certified.margin if math.isfinite(certified.margin) else None,
-        images=layers.input_shape if isinstance(layers, ConvChain) else None,
+        images=images,
     )
     risk = risk_record(
         sampling_failure,

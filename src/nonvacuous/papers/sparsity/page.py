@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, Context
 
@@ -26,85 +27,61 @@ def certificate_table(result: SparsityResult) -> Table:
     rows = (
         {
             "network": entry.case.short(),
-            "test error": _error(entry),
+            "test error": _digits(entry.test_error, 4),
             "held-out twin": promise(entry.twin),
             **{name: promise(entry.risk(name)) for name in names},
             "best": promise(entry.best),
-            "prototype": _prototype(entry),
+            "prototype": _digits(entry.prototype, 3),
         }
         for entry in result.cases
     )
     return Table.of(rows, _CAPTION)
 
 
-def short_table(cases: Sequence[CaseResult], caption: str) -> Table:
-    """The same for a terminal: the best certificate of each network only."""
+def tables(result: SparsityResult) -> tuple[Table, ...]:
+    """For a terminal: the best certificate of each network only, and the goals."""
     rows = (
         {
             "network": entry.case.short(),
-            "test": _error(entry),
+            "test": _digits(entry.test_error, 4),
             "twin": promise(entry.twin),
             "best": promise(entry.best),
             "by": entry.best_by,
-            "prototype": _prototype(entry),
+            "prototype": _digits(entry.prototype, 3),
         }
-        for entry in cases
+        for entry in result.cases
     )
-    return Table.of(rows, caption)
+    return (Table.of(rows, does_sparsity_help(result)), *_goal_tables(result))
 
 
-def _prototype(entry: CaseResult) -> str:
-    return "-" if entry.prototype is None else f"{entry.prototype:.3f}"
+def _digits(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _error(entry: CaseResult) -> str:
-    return "-" if entry.test_error is None else f"{entry.test_error:.4f}"
-
-
-def goal_table(result: SparsityResult) -> Table:
-    """What was asked for, and what was found."""
-    rows = (
+def _goal_tables(result: SparsityResult) -> tuple[Table, ...]:
+    """What was asked for, and what was found, if anything was asked for."""
+    rows = [
         {
             "network": goal.what,
             "goal": f"{goal.goal:g}",
-            "prototype": "-" if goal.prototype is None else f"{goal.prototype:.3f}",
+            "prototype": _digits(goal.prototype, 3),
             "found": promise(goal.found),
             "by": goal.by,
             "held-out twin": promise(goal.twin),
             "verdict": "met" if goal.met else "missed",
         }
         for goal in result.goals()
-    )
-    return Table.of(rows)
-
-
-def gain_table(result: SparsityResult) -> Table:
-    """Dense beside sparse, on ordinary and on l1-sparse networks."""
-    active = {
-        entry.case: " / ".join(f"{share:.0%}" for share in entry.active) for entry in result.cases
-    }
-    rows = (
-        {
-            "network": str(gain.case),
-            "active units": active[gain.case],
-            "theorem": gain.theorem,
-            "dense": promise(gain.dense),
-            "sparse": promise(gain.sparse),
-            "change": f"{gain.change:+.1%}",
-            "sparsity": verdict(gain),
-        }
-        for gain in result.gains()
-    )
-    return Table.of(rows, words=("network", "active units", "theorem", "sparsity"))
+    ]
+    return (Table.of(rows),) if rows else ()
 
 
 def depth_table(cases: Sequence[CaseResult]) -> Table:
-    """Where depth hurts: the product of spectral norms."""
+    """Where depth hurts: the product of the spectral norms between hidden layers."""
     nats = [entry.certificates[entry.best_by]["kl_nats"] for entry in cases]
     return Table.of(
         {
             "network": str(entry.case),
-            "spectral norms multiplied": f"{entry.spectral_product:.3g}",
+            "spectral norms multiplied": f"{math.prod(entry.spectral[1:-1], start=1.0):.3g}",
             "moved": f"{sum(entry.moved):.2g}",
             # Where a layer has died nothing is computed.
             "KL, nats": "-" if kl is None else f"{kl:,.0f}",
@@ -127,11 +104,6 @@ _HEADINGS = {
     "size": "What do more examples give?",
     "depth": "What does depth cost?",
 }
-
-
-def tables(result: SparsityResult) -> tuple[Table, ...]:
-    goals = (goal_table(result),) if result.goals() else ()
-    return (short_table(result.cases, does_sparsity_help(result)), *goals)
 
 
 def page(result: SparsityResult, command: str) -> StudyPage:
@@ -191,20 +163,35 @@ Sections = tuple[Section, ...]
 
 
 def _goals(result: SparsityResult) -> Sections:
-    if not result.goals():
-        return ()
-    return (Section("Were the goals met?", (PROTOTYPE_NOTE,), tables=(goal_table(result),)),)
+    tables = _goal_tables(result)
+    return (Section("Were the goals met?", (PROTOTYPE_NOTE,), tables=tables),) if tables else ()
 
 
 def _sparsity(result: SparsityResult) -> Sections:
-    if not result.gains():
+    """Dense beside sparse, on ordinary and on l1-sparse networks."""
+    active = {
+        entry.case: " / ".join(f"{share:.0%}" for share in entry.active) for entry in result.cases
+    }
+    rows = [
+        {
+            "network": str(gain.case),
+            "active units": active[gain.case],
+            "theorem": gain.theorem,
+            "dense": promise(gain.dense),
+            "sparse": promise(gain.sparse),
+            "change": f"{gain.change:+.1%}",
+            "sparsity": verdict(gain),
+        }
+        for gain in result.gains()
+    ]
+    if not rows:
         return ()
     text = (
         "dense: every unit counts as able to change. sparse: units that the noise cannot "
         "switch are left out. An l1-sparse network was trained with a penalty on activations."
     )
-    paragraphs = (does_sparsity_help(result), text)
-    return (Section("Does sparsity help?", paragraphs, tables=(gain_table(result),)),)
+    table = Table.of(rows, words=("network", "active units", "theorem", "sparsity"))
+    return (Section("Does sparsity help?", (does_sparsity_help(result), text), tables=(table,)),)
 
 
 def _curve(
@@ -273,7 +260,7 @@ def _changed(result: SparsityResult) -> Sections:
         rows.append(
             {
                 "changed": "(nothing)" if entry is base else changed,
-                "test error": _error(entry),
+                "test error": _digits(entry.test_error, 4),
                 "held-out twin": promise(entry.twin),
                 "certificate": promise(entry.best),
                 "against nothing changed": against,
@@ -308,8 +295,6 @@ def _norms(result: SparsityResult) -> Sections:
 
 def _activity(result: SparsityResult) -> Sections:
     entries = result.part("sparsity") or result.cases[:4]
-    if not entries:
-        return ()
     series = [
         Series(str(entry.case), list(map(float, entry.activity)), list(entry.activity.values()))
         for entry in entries

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -66,11 +65,8 @@ class Goal:
         return f"{self.hidden} hidden, width {self.width}, {prior_title(self.prior)}{pull}"
 
     def fits(self, case: Case) -> bool:
-        same = all(
-            getattr(case, name) == getattr(self, name)
-            for name in ("hidden", "width", "prior", "recipe")
-        )
-        return same and self.pull in (None, case.pull) and case.share == 1.0
+        pull = case.pull if self.pull is None else self.pull
+        return case == Case(self.hidden, self.width, self.prior, pull, self.recipe)
 
 
 GOALS = (
@@ -141,11 +137,6 @@ class CaseResult(Derived):
     @property
     def test_error(self) -> float | None:
         return self.test_errors / self.test_examples if self.test_examples else None
-
-    @property
-    def spectral_product(self) -> float:
-        """The product of the spectral norms between hidden layers: the price of depth."""
-        return math.prod(self.spectral[1:-1], start=1.0)
 
     @property
     def prototype(self) -> float | None:

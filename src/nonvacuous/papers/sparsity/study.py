@@ -25,6 +25,7 @@ from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.papers.sparsity.results import CaseResult, CasesResult, SparsityResult
 from nonvacuous.papers.sparsity.settings import VARIANTS, Case, SparsityCell, SparsitySettings
 from nonvacuous.progress import Progress
+from nonvacuous.risk.losses import class_margins
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certify import certify_sparse
@@ -65,7 +66,8 @@ def certificates(
     may be taken. They are computed where the examples lie.
     """
     layers, center = Layers.of(weights), Layers.of(prior)
-    if not _alive(weights, examples):
+    sums, _ = forward(tuple(weights), examples.inputs.to(weights[0].dtype))
+    if not all(bool((values > 0).any()) for values in sums):
         # Penalties can silence a whole layer; then all scores are ties, and every answer an error.
         return {
             f"{theorem} {variant}": dict.fromkeys(_KEPT) | {"risk_upper": 1.0}
@@ -73,6 +75,9 @@ def certificates(
             for variant in VARIANTS
         }
     claims = len(settings.theorems) * len(VARIANTS) * settings.attempts
+    # A search on few examples may miss the best setting; what it finds is certified on all. Deep
+    # networks have more settings to compare.
+    subset = 3_000 if layers.hidden <= 2 else max(600, 6_000 // layers.hidden)
     promised = {}
     for theorem in get_args(Theorem):
         for variant in get_args(Variant)[::-1]:
@@ -90,34 +95,19 @@ def certificates(
                     confidence=1.0 - settings.failure,
                     sampling_failure=settings.sampling_failure,
                     choices=claims,
-                    subset=_searched(layers.hidden),
+                    subset=subset,
                     gauge=settings.gauge,
                 ),
                 seed=derived_seed(seed, theorem, variant),
                 progress=progress,
             )
             record = certificate.to_dict()
-            promised[f"{theorem} {variant}"] = {name: _finite(record[name]) for name in _KEPT}
+            # None for a threshold that no margin can exceed: JSON has no infinity.
+            promised[f"{theorem} {variant}"] = {
+                name: None if isinstance(value, float) and not math.isfinite(value) else value
+                for name, value in ((name, record[name]) for name in _KEPT)
+            }
     return promised
-
-
-def _alive(weights: Sequence[Tensor], examples: Examples) -> bool:
-    """Whether every hidden layer has a unit that is active on some example."""
-    sums, _ = forward(tuple(weights), examples.inputs.to(weights[0].dtype))
-    return all(bool((values > 0).any()) for values in sums)
-
-
-def _searched(hidden: int) -> int:
-    """Examples on which settings are compared: fewer in deep networks, which have more of them.
-
-    A search on few examples may miss the best setting; what it finds is certified on all.
-    """
-    return 3_000 if hidden <= 2 else max(600, 6_000 // hidden)
-
-
-def _finite(value: Any) -> Any:
-    """None for a threshold that no margin can exceed: JSON has no infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def activity(
@@ -211,10 +201,9 @@ class _Networks:
         self._train = unit_norm(dataset.train, centered=cell.centered)
         self._shown = Shown(at.ledger_file, dataset.train, command="reproduce sparsity-mnist")
         self._device = torch.device(at.device)
-        test = dataset.test
-        self._test = (
-            None if test is None else unit_norm(test, centered=cell.centered).to(self._device)
-        )
+        self._test = None
+        if dataset.test is not None:
+            self._test = unit_norm(dataset.test, centered=cell.centered).to(self._device)
         self._recipe = cell.recipe
         self._prior = self._learned(cell.cases[0])
 
@@ -274,13 +263,11 @@ class _Networks:
         """What bounds from norms alone give on the same examples: margin errors and gap, uncut."""
         mine, theirs = (Layers.of(chain) for chain in (weights, self._prior.center))
         bound = self._prior.bound
-        _, scores = forward(Layers.of(weights).to(self._device).weights, bound.inputs.double())
-        own = scores.gather(1, bound.labels[:, None])
-        others = scores.scatter(1, bound.labels[:, None], -math.inf).amax(1, keepdim=True)
+        _, scores = forward(mine.to(self._device).weights, bound.inputs.double())
         bounds = norm_bounds(
             PlainChain.of(mine),
             PlainChain.of(theirs),
-            margins=(own - others)[:, 0].cpu(),
+            margins=class_margins(scores, bound.labels).cpu(),
             input_norms=bound.inputs.double().norm(dim=1).cpu(),
             input_norm=1.0,
             failure=self._cell.failure / self._cell.attempts,
