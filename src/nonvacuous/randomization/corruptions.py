@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -84,7 +85,7 @@ class CorruptedDataset(torch.utils.data.Dataset[tuple[Tensor, int]]):
     def __init__(self, dataset: Dataset, spec: str, *, seed: int, part: Part = "train") -> None:
         if part not in ("train", "test"):
             raise BadInput(f"CorruptedDataset: part = {part!r}; write 'train' or 'test'")
-        self._arguments = (dataset, spec, seed, part)
+        self._made = partial(CorruptedDataset, dataset, spec, seed=seed, part=part)
         self._drawn = _Drawn(dataset, spec, seed=seed)
         self._part: Part = part
         self._labels = self._drawn.labels if part == "train" else _test(dataset).labels
@@ -101,11 +102,7 @@ class CorruptedDataset(torch.utils.data.Dataset[tuple[Tensor, int]]):
     def __reduce__(self) -> tuple[Any, ...]:
         # Rules are functions inside functions, which do not travel to another process; what they
         # are made from does, and they come out the same there.
-        return _rebuild, self._arguments
-
-
-def _rebuild(dataset: Dataset, spec: str, seed: int, part: Part) -> CorruptedDataset:
-    return CorruptedDataset(dataset, spec, seed=seed, part=part)
+        return self._made, ()
 
 
 class _Drawn:

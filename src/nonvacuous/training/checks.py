@@ -30,12 +30,9 @@ def real_number(
     """`value` as a finite float within `above` < value < `below` and value >= `least`."""
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not (good and above < value < below and value >= least):
-        limits = [f"finite{'' if above == -math.inf else f', above {above:g}'}"]
-        if least != -math.inf:
-            limits.append(f"at least {least:g}")
-        if below != math.inf:
-            limits.append(f"below {below:g}")
-        raise BadInput(f"{name} is {value!r}; it must be {', '.join(limits)}.")
+        limits = {"above": above, "at least": least, "below": below}
+        told = [f", {word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit)]
+        raise BadInput(f"{name} is {value!r}; it must be finite{''.join(told)}.")
     return float(value)
 
 

@@ -206,7 +206,8 @@ class _Run:
         """
         most = self.done + self._steps * len(self.active)
         for done in itertools.chain(range(self.done + 1, most), itertools.repeat(most)):
-            yield reporter.report(done, self.total, title)
+            reporter.report(done, self.total, title)
+            yield
 
     @property
     def seconds(self) -> float:

@@ -76,13 +76,7 @@ def with_margin(images: Tensor, size: int | None) -> Tensor:
 
 
 def augmented(
-    images: Tensor,
-    chosen: Tensor,
-    window: tuple[int, int],
-    *,
-    kind: str,
-    seed: Tensor,
-    step: Tensor,
+    images: Tensor, chosen: Tensor, window: Sequence[int], kind: str, seed: Tensor, step: Tensor
 ) -> Tensor:
     """The images at the places `chosen`, each cut to a window at a random place.
 
@@ -164,15 +158,8 @@ class Material:
         """The inputs at the places `chosen` as this job's network sees them at this step."""
         if job.augmentation == "none":
             return shown(self.train[job.inputs][chosen])
-        size = self.train[job.inputs].shape
-        cut = augmented(
-            self._raw[job.inputs],
-            chosen,
-            (size[1], size[2]),
-            kind=job.augmentation,
-            seed=seed,
-            step=step,
-        )
+        window = self.train[job.inputs].shape[1:3]
+        cut = augmented(self._raw[job.inputs], chosen, window, job.augmentation, seed, step)
         if self._prepare is not None:
             cut = stored(self._prepare(shown(cut)))
         return shown(cut.contiguous())

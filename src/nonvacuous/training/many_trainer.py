@@ -31,7 +31,7 @@ def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | 
     """
     allowed: set[type] = {nn.Sequential, nn.Flatten, nn.Linear, nn.ReLU, Mlp}
     named = list(module.named_modules())
-    if _has_hooks(module):
+    if any(layer._forward_hooks or layer._forward_pre_hooks for _, layer in named):
         return None
     if type(module) is Cnn and _is_as_built(module):
         named = [(name, part) for name, part in named if not isinstance(part, Cnn | nn.MaxPool2d)]
@@ -67,10 +67,6 @@ def _is_as_built(module: Cnn) -> bool:
         )
     ]
     return [repr(part) for part in blocks] == [repr(part) for part in fresh]
-
-
-def _has_hooks(module: nn.Module) -> bool:
-    return any(layer._forward_hooks or layer._forward_pre_hooks for layer in module.modules())
 
 
 class Matrices(Stack):

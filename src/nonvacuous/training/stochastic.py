@@ -25,10 +25,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-_CONVOLUTIONS: dict[Callable[..., Any], int] = {
-    functional.conv1d: 1,
-    functional.conv2d: 2,
-    functional.conv3d: 3,
+#: How many dimensions the inputs have of layers that allow better than one draw per batch.
+_DIMENSIONS: dict[Callable[..., Any], int] = {
+    functional.linear: 2,
+    functional.conv1d: 3,
+    functional.conv2d: 4,
+    functional.conv3d: 5,
 }
 _LEAST_VARIANCE = 1e-30
 # On a processor: how many examples share a draw, in networks of so many products per example. The
@@ -71,16 +73,10 @@ def find_layout(module: nn.Module, inputs: Tensor, *, per_example: bool = True) 
     watcher = _Watcher({id(tensor): name for name, tensor in parameters.items()}, len(inputs))
     with torch.no_grad(), watcher:
         torch.func.functional_call(module, parameters, (inputs,))
-    fit = {
-        name
-        for name in parameters
-        if per_example and watcher.uses.get(name, 0) == 1 and name in watcher.in_noisy_layers
-    }
+    noisy = set[str]().union(*watcher.layers) if per_example else set()
+    fit = {name for name in noisy if watcher.uses[name] == 1}
     # Weight and bias of one layer go together: one of them drawn per batch would be used as is.
-    while True:
-        broken = {name for pair in watcher.layers if not pair <= fit for name in pair}
-        if not broken & fit:
-            break
+    while broken := fit & set().union(*(pair for pair in watcher.layers if not pair <= fit)):
         fit -= broken
     return Layout(
         per_example=frozenset(fit),
@@ -178,12 +174,6 @@ def _operands(
     return input, weight, bias, rest, named
 
 
-def _is_noisy_layer(function: Callable[..., Any], input: Tensor) -> bool:
-    if function is functional.linear:
-        return input.ndim == 2
-    return function in _CONVOLUTIONS and input.ndim == _CONVOLUTIONS[function] + 2
-
-
 def _tensors_in(values: Iterable[Any]) -> Iterable[Tensor]:
     for value in values:
         if isinstance(value, Tensor):
@@ -206,20 +196,16 @@ class _Watcher(TorchFunctionMode):
         self.in_convolutions: set[str] = set()
         self.products = 0
 
-    @property
-    def in_noisy_layers(self) -> set[str]:
-        return {name for layer in self.layers for name in layer}
-
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         for tensor in _tensors_in((*args, *kwargs.values())):
             name = self._names.get(id(tensor))
             if name is not None:
                 self.uses[name] = self.uses.get(name, 0) + 1
-        if func is functional.linear or func in _CONVOLUTIONS:
+        if func in _DIMENSIONS:
             input, weight, bias, _, _ = _operands(*args, **kwargs)
             operands = {self._names.get(id(x)) for x in (weight, bias) if x is not None}
-            fits = _is_noisy_layer(func, input) and len(input) == self._rows
+            fits = input.ndim == _DIMENSIONS[func] and len(input) == self._rows
             names = {name for name in operands if name is not None}
             if fits and None not in operands and id(input) not in self._names:
                 self.layers.append(names)
@@ -309,10 +295,10 @@ class _NoisyLayers(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is functional.linear or func in _CONVOLUTIONS:
+        if func in _DIMENSIONS:
             input, weight, bias, rest, named = _operands(*args, **kwargs)
             known = id(weight) in self._noisy and (bias is None or id(bias) in self._noisy)
-            if known and _is_noisy_layer(func, input):
+            if known and input.ndim == _DIMENSIONS[func]:
                 if func is functional.linear:
                     return self._linear(input, weight, bias)
                 return self._convolution(func, input, weight, bias, rest, named)

@@ -21,7 +21,7 @@ from nonvacuous.papers.zhang.networks import (
     GroupTiming,
     network_title,
 )
-from nonvacuous.papers.zhang.pages import completed, percent, points
+from nonvacuous.papers.zhang.pages import MISSING, completed, percent, points
 from nonvacuous.papers.zhang.settings import RegularizationSettings, ZhangSettings
 from nonvacuous.papers.zhang.table import chosen_rows
 from nonvacuous.papers.zhang.training import NetworksStudy
@@ -208,11 +208,11 @@ def table(result: RegularizationResult) -> Table:
         (
             network_title(switch.network),
             switch.kind.regularizers,
-            percent(switch.true and switch.true.test_accuracy),
+            MISSING if switch.true is None else percent(switch.true.test_accuracy),
             percent(switch.published_test),
-            percent(switch.random and switch.random.train_accuracy),
+            MISSING if switch.random is None else percent(switch.random.train_accuracy),
             "fails" if switch.fails else percent(switch.published_train),
-            percent(switch.random and switch.random.test_accuracy),
+            MISSING if switch.random is None else percent(switch.random.test_accuracy),
         )
         for switch in result.switches
     )

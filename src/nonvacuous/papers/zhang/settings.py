@@ -147,7 +147,14 @@ class ZhangSettings(Shared, StudySettings):
         """What a file leaves out of a recipe of the paper's is as in the paper's."""
         if not isinstance(networks, Mapping):
             return networks
-        return {name: _recipe(name, recipe) for name, recipe in networks.items()}
+        usual = {name: recipe.model_dump() for name, recipe in _recipes().items()}
+        for name, given in networks.items():
+            if isinstance(given, Mapping) and not {"model", "epochs"} <= {*usual.get(name, given)}:
+                raise BadInput(f"networks.{name}: a network needs a model and epochs")
+        return {
+            name: {**usual.get(name, {}), **given} if isinstance(given, Mapping) else given
+            for name, given in networks.items()
+        }
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -255,12 +262,3 @@ class FigureSettings(ReusingSettings):
     @classmethod
     def quick(cls) -> Self:
         return super().quick().changed(levels=(0.0, 0.5, 1.0))
-
-
-def _recipe(name: str, record: Any) -> Any:
-    if isinstance(record, Recipe) or not isinstance(record, Mapping):
-        return record
-    known = _recipes().get(name)
-    if known is None and not {"model", "epochs"} <= record.keys():
-        raise BadInput(f"networks.{name}: a network needs a model and epochs")
-    return {**({} if known is None else known.model_dump()), **record}
