@@ -131,12 +131,6 @@ def test_bounded_cross_entropy_refuses_a_bad_minimum(bad: float) -> None:
         bounded_cross_entropy(torch.zeros(1, 2), torch.tensor([0]), minimum_probability=bad)
 
 
-def test_unknown_names_and_misplaced_parameters_are_refused() -> None:
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(BadInput, match=r"'quadratic', 'seeger', .*'elbo'"):
         PosteriorSettings(objective="elbo")
-    with pytest.raises(BadInput, match="'quadratic' has none"):
-        OBJECTIVES["quadratic"].checked_parameter(1.0)
-    with pytest.raises(BadInput, match="trade_off"):
-        OBJECTIVES["thiemann"].checked_parameter(2.0)
-    with pytest.raises(BadInput, match="temperature"):
-        OBJECTIVES["catoni"].checked_parameter(0.0)

@@ -23,7 +23,6 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from nonvacuous.bounds import best_temperature, best_trade_off
-from nonvacuous.errors import BadInput
 from nonvacuous.training.checks import real_number
 
 # The inverse of the binary relative entropy as a differentiable function.
@@ -145,23 +144,8 @@ class Objective:
     steps on the weights and this closed form.
     """
 
-    name: str
     function: ObjectiveFunction
     best_parameter: Callable[..., float] | None = None
-    parameter_name: str | None = None
-    parameter_below: float = math.inf
-
-    def checked_parameter(self, value: float | None) -> float | None:
-        """`value` if this objective has such a parameter and it lies in its range."""
-        if value is None:
-            return None
-        if self.parameter_name is None:
-            raise BadInput(
-                f"free_parameter is {value!r}, but the objective {self.name!r} has none. Leave it "
-                "out, or choose 'thiemann' (trade_off) or 'catoni' (temperature)."
-            )
-        label = f"free_parameter ({self.parameter_name} of {self.name!r})"
-        return real_number(label, value, above=0.0, below=self.parameter_below)
 
 
 def _complexity(kl_nats: Tensor, plan: Plan) -> Tensor:
@@ -196,24 +180,10 @@ def _catoni(empirical_risk: Tensor, kl_nats: Tensor, plan: Plan) -> Tensor:
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
     {
-        objective.name: objective
-        for objective in (
-            Objective("seeger", _seeger),
-            Objective("mcallester", _mcallester),
-            Objective("quadratic", _quadratic),
-            Objective(
-                "thiemann",
-                _thiemann,
-                best_parameter=best_trade_off,
-                parameter_name="trade_off",
-                parameter_below=2.0,
-            ),
-            Objective(
-                "catoni",
-                _catoni,
-                best_parameter=best_temperature,
-                parameter_name="temperature",
-            ),
-        )
+        "seeger": Objective(_seeger),
+        "mcallester": Objective(_mcallester),
+        "quadratic": Objective(_quadratic),
+        "thiemann": Objective(_thiemann, best_trade_off),
+        "catoni": Objective(_catoni, best_temperature),
     }
 )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from pydantic import ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from nonvacuous.data.examples import Examples
@@ -50,7 +49,8 @@ class TrainedPosterior:
     history          one entry per epoch: objective, surrogate risk, error rate and KL as they ran
                      during the epoch. None of them certifies anything: recompute the KL with
                      `posterior.kl_to(prior)` and the risk with `estimate_risk`
-    free_parameter   the last trade-off or temperature of an objective that has one
+    free_parameter   of an objective that has one, the trade-off of 'thiemann' or the temperature of
+                     'catoni': its best value after the last epoch
     """
 
     posterior: DiagonalGaussian
@@ -64,8 +64,6 @@ class PosteriorSettings(PosteriorTraining):
     kl_penalty       1 is the bound itself
     failure          the failure probability the objective plans with
     bound_examples   how many examples the certificate will count; by default all
-    free_parameter   trade-off of 'thiemann' or temperature of 'catoni', held fixed; by default it
-                     follows its best value after every epoch
     noise            'example': fresh noise per example where the layer allows it (on a
                      processor in large convolutions: per 16); 'batch': one draw per batch
     """
@@ -80,14 +78,7 @@ class PosteriorSettings(PosteriorTraining):
     minimum_probability: Inside = 0.01
     failure: Inside = 0.05
     bound_examples: PositiveCount | None = None
-    free_parameter: float | None = None
     noise: Literal["example", "batch"] = "example"
-
-    @field_validator("free_parameter")
-    @classmethod
-    def _of_the_objective(cls, value: float | None, info: ValidationInfo) -> float | None:
-        objective = info.data.get("objective")
-        return value if objective is None else OBJECTIVES[objective].checked_parameter(value)
 
 
 def train_posterior(
@@ -231,9 +222,7 @@ class _Learner:
         self._means.grad, self._log_ratios.grad = self._pulls, self._growth
         # Sums over the epoch's examples of objective, risk, errors, KL and penalized KL.
         self._sums = torch.zeros(5, dtype=torch.float64, device=device)
-        parameter = settings.free_parameter
-        if parameter is None and self._objective.best_parameter is not None:
-            parameter = 1.0
+        parameter = None if self._objective.best_parameter is None else 1.0
         self.facts: dict[str, Any] = {"history": [], "free_parameter": parameter}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -353,7 +342,7 @@ class _Learner:
         record = {"epoch": epoch + 1, "objective": value, "risk": risk, "error": error, "kl": kl}
         if parameter is not None:
             record["free_parameter"] = parameter
-        if self._objective.best_parameter is not None and self._settings.free_parameter is None:
+        if self._objective.best_parameter is not None:
             self.facts["free_parameter"] = self._objective.best_parameter(
                 empirical_risk=min(1.0, max(0.0, risk)),
                 kl_nats=max(0.0, penalized),
