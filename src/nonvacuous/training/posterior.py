@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,8 +64,6 @@ class PosteriorSettings(PosteriorTraining):
     kl_penalty       1 is the bound itself
     failure          the failure probability the objective plans with
     bound_examples   how many examples the certificate will count; by default all
-    noise            'example': fresh noise per example where the layer allows it (on a
-                     processor in large convolutions: per 16); 'batch': one draw per batch
     """
 
     kl_penalty: NonNegative = 1.0
@@ -78,7 +76,6 @@ class PosteriorSettings(PosteriorTraining):
     minimum_probability: Inside = 0.01
     failure: Inside = 0.05
     bound_examples: PositiveCount | None = None
-    noise: Literal["example", "batch"] = "example"
 
 
 def train_posterior(
@@ -179,7 +176,7 @@ class _Learner:
         self._module = module = copied_network(model).to(device).eval().requires_grad_(False)
         inputs, self._labels = checks.resident(examples, module, device)
         inputs = behind_fixed_front(module, inputs)
-        self._layout = find_layout(module, inputs[:3], per_example=settings.noise == "example")
+        self._layout = find_layout(module, inputs[:3])
         self._inputs = Inputs(inputs, module)
         self._like = dict(module.named_parameters())
         self._sizes = [parameter.numel() for parameter in self._like.values()]
