@@ -121,8 +121,7 @@ def test_every_objective_lowers_the_bound(objective: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", ["example", "batch"])
-def test_convolutional_networks_are_trained_too(noise: str) -> None:
+def test_convolutional_networks_are_trained_too() -> None:
     examples = stripes(400)
     model = train(small_cnn(), stripes(100, seed=1), epochs=20, batch_size=16).module
     prior = DiagonalGaussian.around(model, scale=0.3)
@@ -134,15 +133,13 @@ def test_convolutional_networks_are_trained_too(noise: str) -> None:
         epochs=20,
         batch_size=50,
         learning_rate=0.05,
-        noise=noise,
     )
     before = bound(model, prior, prior, examples)
     assert bound(model, trained.posterior, prior, examples) < before - 0.01
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("noise", ["example", "batch"])
-def test_networks_that_flatten_by_a_view_are_trained(noise: str, device: str) -> None:
+def test_networks_that_flatten_by_a_view_are_trained(device: str) -> None:
     class Viewed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -154,7 +151,7 @@ def test_networks_that_flatten_by_a_view_are_trained(noise: str, device: str) ->
 
     model = Viewed()
     prior = DiagonalGaussian.around(model, scale=0.1)
-    trained = train_posterior(model, prior, stripes(40), epochs=1, noise=noise, device=device)
+    trained = train_posterior(model, prior, stripes(40), epochs=1, device=device)
     assert not same_tensors(trained.posterior.to("cpu").means, prior.means)
 
 
