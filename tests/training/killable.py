@@ -17,6 +17,7 @@ from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.progress import Progress
 from nonvacuous.training.erm import TrainSettings, train
+from nonvacuous.training.events import EventLog
 from nonvacuous.training.loop import Records
 from nonvacuous.training.posterior import PosteriorSettings, train_posterior
 
@@ -43,7 +44,7 @@ def run(folder: Path, *, epochs: int = 12, progress: Progress | None = None) -> 
         validation=examples.subset(range(30, 45)),
         records=Records(
             checkpoint=folder / "prior.checkpoint",
-            events=folder / "events.jsonl",
+            events=EventLog(folder / "events.jsonl"),
             progress=progress,
         ),
     )
@@ -65,7 +66,7 @@ def run(folder: Path, *, epochs: int = 12, progress: Progress | None = None) -> 
         ),
         records=Records(
             checkpoint=folder / "posterior.checkpoint",
-            events=folder / "events.jsonl",
+            events=EventLog(folder / "events.jsonl"),
             progress=progress,
         ),
     )

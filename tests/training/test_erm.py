@@ -11,7 +11,7 @@ from torch import nn
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.training.events import read_events
+from nonvacuous.training.events import EventLog, read_events
 from nonvacuous.training.loop import Diverged
 from tests.training.calls import train
 
@@ -211,7 +211,7 @@ def test_events_and_progress_tell_the_story(tmp_path: Path) -> None:
         epochs=3,
         batch_size=40,
         phase="prior",
-        events=tmp_path / "events.jsonl",
+        events=EventLog(tmp_path / "events.jsonl"),
         progress=lambda *report: told.append(report),
     )
     events = read_events(tmp_path / "events.jsonl")

@@ -14,7 +14,7 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.training import stochastic
-from nonvacuous.training.events import read_events
+from nonvacuous.training.events import EventLog, read_events
 from nonvacuous.training.loop import Diverged
 from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy
 from nonvacuous.training.posterior import PosteriorSettings, TrainedPosterior, _Learner
@@ -403,7 +403,12 @@ def test_events_of_both_phases_share_a_log(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     for phase in ("posterior", "second posterior"):
         train_posterior(
-            model, DiagonalGaussian.around(model), blobs(), epochs=2, phase=phase, events=log
+            model,
+            DiagonalGaussian.around(model),
+            blobs(),
+            epochs=2,
+            phase=phase,
+            events=EventLog(log),
         )
     events = read_events(log)
     assert [event["phase"] for event in events] == ["posterior"] * 2 + ["second posterior"] * 2

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 from nonvacuous import files
 from nonvacuous.distributions.gaussian import DiagonalGaussian
-from nonvacuous.training import erm, posterior
+from nonvacuous.training import loop
 from nonvacuous.training.checkpoint import CorruptCheckpoint, OtherConfiguration
-from nonvacuous.training.events import read_events
+from nonvacuous.training.events import EventLog, read_events
 from tests.processes import PATIENCE, forked
 from tests.training import killable
 from tests.training.calls import train, train_posterior
@@ -81,17 +81,16 @@ def test_a_kill_at_any_step_changes_nothing(
     """Each process does a few more steps than the last checkpoint is old, then dies."""
     chance, deaths, left = random.Random(0), 0, 0
 
-    for module in (erm, posterior):
-        original = module.set_rate
+    original = loop.set_rate
 
-        def counting(*arguments: object, original: object = original) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise Killed
-            original(*arguments)  # type: ignore[operator]
+    def counting(*arguments: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+        original(*arguments)
 
-        monkeypatch.setattr(module, "set_rate", counting)
+    monkeypatch.setattr(loop, "set_rate", counting)
     while not (tmp_path / "result.safetensors").exists():
         left = chance.randint(3, 11)
         try:
@@ -104,7 +103,8 @@ def test_a_kill_at_any_step_changes_nothing(
 
 
 def test_a_finished_phase_returns_at_once_and_leaves_the_log_alone(tmp_path: Path) -> None:
-    options = {"epochs": 3, "checkpoint": tmp_path / "c", "events": tmp_path / "events.jsonl"}
+    events = EventLog(tmp_path / "events.jsonl")
+    options = {"epochs": 3, "checkpoint": tmp_path / "c", "events": events}
     first = train(small_mlp(), blobs(), **options)
     content, written = (tmp_path / "c").read_bytes(), (tmp_path / "events.jsonl").read_bytes()
     second = train(small_mlp(), blobs(), **options)

@@ -21,7 +21,7 @@ from nonvacuous.settings import Count, NonNegative, PositiveCount
 from nonvacuous.training import checks
 from nonvacuous.training.augmentation import augmented, check_augmentation
 from nonvacuous.training.loop import Records, Schedule, borrowed_global_generator, run_epochs
-from nonvacuous.training.optimizers import build_optimizer, optimizer_tensors, set_rate
+from nonvacuous.training.optimizers import build_optimizer, optimizer_tensors
 from nonvacuous.training_settings import Optimizer, PlainTraining, RateSchedule
 
 
@@ -104,24 +104,21 @@ def train(
     traces = records or Records()
     where = checks.module_device(model) if device is None else torch.device(device)
     module = copied_network(model).to(where)
-    configuration: dict[str, Any] = {}
-    if traces.checkpoint is not None:  # digests take time
-        configuration = {
-            **chosen.record(),
-            "seed": seed,
-            "kind": "plain training",
-            "architecture": str(model),
-            "initial_weights": tensors_digest(_tensors(model)),
-            "examples": examples.content_hash(),
-            "validation": None if validation is None else validation.content_hash(),
-        }
     with borrowed_global_generator(where) as reseed:
         learner = _Learner(module, examples, validation, chosen, seed, where, reseed)
         run_epochs(
             learner,
             Schedule(chosen, traces.phase or "prior", len(examples), seed, where),
             traces,
-            configuration=configuration,
+            configuration=lambda: {
+                **chosen.record(),
+                "seed": seed,
+                "kind": "plain training",
+                "architecture": str(model),
+                "initial_weights": tensors_digest(_tensors(model)),
+                "examples": examples.content_hash(),
+                "validation": None if validation is None else validation.content_hash(),
+            },
             advice=(
                 f"Try a smaller learning_rate (now {chosen.learning_rate:g}), standardize inputs "
                 "of very different sizes (--standardize), and look for extreme values among the "
@@ -209,8 +206,6 @@ class _Learner:
 
     def step(self, *, epoch: int, step: int, batch: Tensor) -> None:
         settings = self._settings
-        position = epoch * self._steps + step
-        set_rate(self.optimizer, settings.schedule, position / (self._steps * settings.epochs))
         self._reseed(derived_seed(self._seed, "layers", epoch, step))
         inputs = augmented(self._inputs[batch], settings.augmentation)
         with torch.autocast(
@@ -230,7 +225,8 @@ class _Learner:
         self._loss_sum += loss.detach() * len(batch)
         if self._average is not None:
             # In the first steps the mean of all weights so far, for the start is worth nothing.
-            share = max(1.0 - settings.averaging, 1.0 / (position + 1))
+            done = epoch * self._steps + step + 1
+            share = max(1.0 - settings.averaging, 1.0 / done)
             _move_toward(self._average, _tensors(self._module), share)
 
     def _judged(self) -> Mapping[str, Tensor]:

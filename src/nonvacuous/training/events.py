@@ -24,15 +24,10 @@ _LONGEST = 2**30
 class EventLog:
     """Appends events to a file; several phases of one run may share it."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._cut_torn_line()
-
-    @classmethod
-    def of(cls, log: EventLog | str | os.PathLike[str] | None) -> EventLog | None:
-        """The log itself, a log at the path given, or None for None."""
-        return log if log is None or isinstance(log, EventLog) else cls(log)
 
     def append(
         self,
@@ -80,9 +75,9 @@ class EventLog:
                     file.truncate(content.rfind(b"\n") + 1)
 
 
-def read_events(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+def read_events(path: Path) -> list[dict[str, Any]]:
     """All events of a log, oldest first. A torn last line is left out."""
-    lines = read_bytes(Path(path), longest=_LONGEST).split(b"\n")
+    lines = read_bytes(path, longest=_LONGEST).split(b"\n")
     events = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
@@ -102,7 +97,7 @@ def read_events(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 class TensorBoard:
     """Writes the metrics of every epoch for TensorBoard."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, first_epoch: int = 0) -> None:
+    def __init__(self, folder: Path, *, first_epoch: int = 0) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
@@ -112,7 +107,7 @@ class TensorBoard:
                 "the same numbers."
             ) from error
         # Epochs after the checkpoint that a run resumes from are shown once, not twice.
-        self._writer = SummaryWriter(log_dir=os.fspath(folder), purge_step=first_epoch or None)
+        self._writer = SummaryWriter(log_dir=str(folder), purge_step=first_epoch or None)
 
     def write(self, phase: str, epoch: int, metrics: Mapping[str, Any]) -> None:
         """Write every number among the metrics as a curve named `phase/metric`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.events import EventLog, TensorBoard
-from nonvacuous.training.optimizers import OPTIMIZER, restore_optimizer
+from nonvacuous.training.optimizers import OPTIMIZER, restore_optimizer, set_rate
 from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
 
@@ -116,14 +115,14 @@ class Records:
     """Where a run leaves its traces, all of them optional.
 
     checkpoint   a file to write after every epoch, and to go on from if it is there
-    events       a log (or its path) that receives the metrics of every epoch
+    events       a log that receives the metrics of every epoch
     phase        what the run is called there; None: what kind of training it is
     """
 
-    checkpoint: str | os.PathLike[str] | None = None
-    events: EventLog | str | os.PathLike[str] | None = None
+    checkpoint: Path | None = None
+    events: EventLog | None = None
     progress: Progress | None = None
-    tensorboard: str | os.PathLike[str] | None = None
+    tensorboard: Path | None = None
     phase: str | None = None
 
 
@@ -132,12 +131,13 @@ def run_epochs(
     schedule: Schedule,
     records: Records,
     *,
-    configuration: Mapping[str, Any],
+    configuration: Callable[[], Mapping[str, Any]],
     advice: str,
 ) -> None:
     """Drive `learner` from where its checkpoint stands, or from the start, to the end.
 
-    `advice` completes the message of a divergence: what to try next.
+    `configuration` is what a checkpoint belongs to, asked for where there is one: digests take
+    time. `advice` completes the message of a divergence: what to try next.
     """
     run = _Run(learner, schedule, records, configuration)
     edges, epochs = batch_edges(schedule.examples, schedule.settings.batch_size), run.epochs
@@ -153,6 +153,7 @@ def run_epochs(
         title = f"epoch {epoch + 1} of {epochs}"
         order = shuffled(schedule.examples, seed=schedule.seed, epoch=epoch).to(schedule.device)
         for step in range(steps):
+            set_rate(learner.optimizer, schedule.settings.schedule, done / total)
             learner.step(epoch=epoch, step=step, batch=order[edges[step] : edges[step + 1]])
             done += 1
             reporter.report(done, total, title)
@@ -192,17 +193,16 @@ class _Run:
         learner: Learner,
         schedule: Schedule,
         records: Records,
-        configuration: Mapping[str, Any],
+        configuration: Callable[[], Mapping[str, Any]],
     ) -> None:
-        self._learner, self._configuration = learner, configuration
-        self._path = None if records.checkpoint is None else Path(records.checkpoint)
-        self.log = EventLog.of(records.events)
+        self._learner, self._path, self.log = learner, records.checkpoint, records.events
+        self._configuration = {} if self._path is None else configuration()
         self.epochs = schedule.settings.epochs
         self.epoch, self.finished = 0, self.epochs == 0
         if self._path is None or not self._path.exists():
             self.keep()
             return
-        tensors, facts = load_checkpoint(self._path, configuration=configuration)
+        tensors, facts = load_checkpoint(self._path, configuration=self._configuration)
         with torch.no_grad():
             for name, tensor in learner.tensors().items():
                 if not name.startswith(OPTIMIZER):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -50,7 +49,7 @@ def train_many(
     method: str = "auto",
     device: torch.device | str | None = None,
     progress: Progress | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: Path | None = None,
     checkpoint_seconds: float = 60.0,
 ) -> ManyResult:
     """Train one network per job by stochastic gradient descent with momentum.
@@ -83,9 +82,8 @@ def train_many(
     if where.type == "cuda" and where.index is None:
         where = torch.device("cuda", torch.cuda.current_device())
     chosen = resolved(method, modules[0], where)
-    path = None if checkpoint is None else Path(checkpoint)
     # Before training changes the networks: their initial weights are part of what it tells.
-    configuration = {} if path is None else _configuration(modules, examples, jobs, settings)
+    configuration = {} if checkpoint is None else _configuration(modules, examples, jobs, settings)
     dtype = next(p.dtype for p in modules[0].parameters())
     material = Material(examples, jobs, device=where, dtype=dtype)
     wanted = [examples.labels, *(labels for _, labels in examples.test or ())]
@@ -104,8 +102,8 @@ def train_many(
         run = _Run(jobs, settings, trainer, steps, begun=begun)
         # Methods and devices round differently: a resumed run keeps to one of each.
         configuration |= {"method": chosen, "device": where.type}
-        if path is not None and path.exists():
-            run.resume(path, configuration)
+        if checkpoint is not None and checkpoint.exists():
+            run.resume(checkpoint, configuration)
         # What a resumed run did earlier took another process's time: it is no measure of speed.
         reporter = Reporter(progress, PHASE, done=run.done)
         while run.active:
@@ -122,8 +120,8 @@ def train_many(
             if run.epoch % settings.measure_every == 0 or run.epoch == settings.epochs:
                 run.take(trainer.measure(), rates)
             reporter.report(run.done, run.total, f"{title}{run.summary()}", always=True)
-            if path is not None:
-                run.save(path, configuration, interval=checkpoint_seconds)
+            if checkpoint is not None:
+                run.save(checkpoint, configuration, interval=checkpoint_seconds)
     results = tuple(run.result(number) for number in range(len(jobs)))
     return ManyResult(jobs=results, method=chosen, seconds=run.seconds)
 

@@ -31,7 +31,6 @@ from nonvacuous.training.optimizers import (
     build_optimizer,
     make_recordable,
     optimizer_tensors,
-    set_rate,
 )
 from nonvacuous.training.stochastic import draw_noise, find_layout, noisy_call
 from nonvacuous.training_settings import PosteriorTraining, RateSchedule
@@ -119,26 +118,23 @@ def train_posterior(
     if record and where.type != "cuda":
         raise BadInput(f"record=True needs a CUDA device, but the device is {where}: leave it out.")
     learner = _Learner(model, prior, begin, examples, chosen, seed, where, record=record)
-    configuration: dict[str, Any] = {}
-    if traces.checkpoint is not None:
-        configuration = {
-            **chosen.record(),
-            "seed": seed,
-            "kind": "posterior training",
-            # An earlier release drew other noise: nobody could repeat what was trained with both.
-            "draws": DRAWS,
-            "architecture": str(model),
-            "buffers": tensors_digest(dict(model.named_buffers())),
-            "prior": prior.digest(),
-            "start": begin.digest(),
-            "examples": examples.content_hash(),
-        }
     with fast_arithmetic(where):
         run_epochs(
             learner,
             Schedule(chosen, traces.phase or "posterior", len(examples), seed, where),
             traces,
-            configuration=configuration,
+            configuration=lambda: {
+                **chosen.record(),
+                "seed": seed,
+                "kind": "posterior training",
+                # An earlier release drew other noise: nobody could repeat a training with both.
+                "draws": DRAWS,
+                "architecture": str(model),
+                "buffers": tensors_digest(dict(model.named_buffers())),
+                "prior": prior.digest(),
+                "start": begin.digest(),
+                "examples": examples.content_hash(),
+            },
             advice=(
                 f"Try a smaller learning_rate (now {chosen.learning_rate:g}) or "
                 f"scale_learning_rate (now {chosen.scale_learning_rate:g}), or a smaller prior "
@@ -232,11 +228,10 @@ class _Learner:
 
     def step(self, *, epoch: int, step: int, batch: Tensor) -> None:
         settings = self._settings
-        position = epoch * self._steps + step
-        set_rate(self.optimizer, settings.schedule, position / (self._steps * settings.epochs))
         warm_up = settings.warm_up_epochs * self._steps
         if warm_up:
-            self._penalty.fill_(settings.kl_penalty * min(1.0, (position + 1) / warm_up))
+            done = epoch * self._steps + step + 1
+            self._penalty.fill_(settings.kl_penalty * min(1.0, done / warm_up))
         size = len(batch)
         self._batch[:size] = batch
         if self._recordings is not None and (_STEP, size) not in self._recordings:
