@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from nonvacuous.data.preprocessing import center_crop
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.many_jobs import Job, ManyExamples, Prepare
 
@@ -57,14 +58,6 @@ STRENGTH = 0.3
 """Brightness, contrast and saturation are multiplied by 1 - STRENGTH to 1 + STRENGTH."""
 
 _CORNER, _MIRROR, _COLOR = 101, 102, 103
-
-
-def center_windows(images: Tensor, size: int | None) -> Tensor:
-    """The central `size` by `size` pixels of each image; None leaves the images as they are."""
-    if size is None:
-        return images
-    top, left = (images.shape[1] - size) // 2, (images.shape[2] - size) // 2
-    return images[:, top : top + size, left : left + size]
 
 
 def with_margin(images: Tensor, size: int | None) -> Tensor:
@@ -167,8 +160,8 @@ class Material:
 
 def as_measured(inputs: Tensor, crop_size: int | None, prepare: Prepare | None) -> Tensor:
     """Inputs in torch's order of axes, their central windows prepared."""
-    if inputs.ndim == 4:
-        inputs = shown(center_windows(stored(inputs), crop_size))
+    if inputs.ndim == 4 and crop_size is not None:
+        inputs = center_crop(inputs, crop_size)
     return inputs if prepare is None else prepare(inputs)
 
 
