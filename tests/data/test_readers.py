@@ -158,10 +158,10 @@ BAD_NPZ = {
     "objects": ({"x": np.full((60, 2), Bomb()), "y": LABELS}, "'x' .* Python objects are refused"),
     "object labels": ({"x": GOOD["x"], "y": np.full(60, Bomb())}, "Python objects are refused"),
     "odd class names": (GOOD | {"class_names": np.arange(3)}, "list of text"),
-    "too few class names": (GOOD | {"class_names": np.array(["a"])}, "outside 0..0"),
+    "too few class names": (GOOD | {"class_names": np.array(["a"])}, "there are 1 class names"),
     "unknown test label": (
         {"x_train": GOOD["x"], "y_train": LABELS, "x_test": GOOD["x"][:1], "y_test": [3]},
-        "label 3 is outside 0..2",
+        "labels go from 3 to 3 but there are 3 class names",
     ),
     "unknown test word": (
         {"x_train": GOOD["x"], "y_train": LABELS.astype(str), "x_test": GOOD["x"][:1],

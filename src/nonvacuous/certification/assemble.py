@@ -25,12 +25,7 @@ from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.candidate import FACTS, Candidate, frozen_copy
 from nonvacuous.certification.columns import column_records, paper_accounting
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import (
-    Measured,
-    complexity_of,
-    measure,
-    observations,
-)
+from nonvacuous.certification.measurement import Measured, complexity_of, measure, observations
 from nonvacuous.data import Examples, Split
 from nonvacuous.errors import Refused, Unsupported
 from nonvacuous.records import (
@@ -43,11 +38,7 @@ from nonvacuous.records import (
     RescalingRecord,
     TwinRecord,
 )
-from nonvacuous.rules.arithmetic import (
-    baseline_record,
-    recompute_bound,
-    statement_of,
-)
+from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement_of
 from nonvacuous.rules.digests import array_digest, example_set, fixed_tensors, tensors_digest
 from nonvacuous.rules.outcomes import outcome_digest
 from nonvacuous.rules.symmetries import captured

@@ -29,7 +29,7 @@ from nonvacuous.rules.symmetries import captured, wrong_savings
 from nonvacuous.verification.audited import check_again, stored_evidence
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, agree
-from nonvacuous.verification.network import check_own, not_at_hand, rebuilt
+from nonvacuous.verification.network import check_own, network_of, rebuilt
 from nonvacuous.verification.replaying import FRESH, check_beside, check_samples
 from nonvacuous.verification.starting import check_start
 
@@ -82,22 +82,30 @@ class Checking:
 
     def measure(self, inquiry: Inquiry) -> None:
         """Rebuild the network and measure it again."""
-        certificate, contents = inquiry.certificate, inquiry.contents
-        question = FRESH if certificate.predictor == "stochastic" else COUNT
-        loss = self.loss(inquiry, question)
+        certificate = inquiry.certificate
+        loss, module = loss_named(certificate.loss.name), None
         if loss is None:
-            return
-        module, why = None, "the posterior is not at hand."
-        if certificate.posterior is None or contents.posterior is not None:
-            module = rebuilt(inquiry)
-            why = not_at_hand(inquiry) or "the network could not be rebuilt."
-        if module is None:
+            why = f"the loss {certificate.loss.name!r} is not a built-in one."
+        elif certificate.posterior is not None and inquiry.contents.posterior is None:
+            why = "the posterior is not at hand."
+        else:
+            module, why = rebuilt(inquiry, self.network)
+        if loss is None or module is None:
+            question = FRESH if certificate.predictor == "stochastic" else COUNT
             inquiry.skip(question, "empirical", why)
             skip_symmetries(inquiry, why)
-            return
+        else:
+            self.count(inquiry, module, loss)
+
+    def network(self, inquiry: Inquiry) -> torch.nn.Module:
+        """The certified network, or what of it is at hand."""
+        return network_of(inquiry)
+
+    def count(self, inquiry: Inquiry, module: torch.nn.Module, loss: Loss) -> None:
+        """All that the network can be asked."""
         check_own(inquiry, module)
         _check_symmetries(inquiry, module, self.columns)
-        if certificate.predictor == "stochastic":
+        if inquiry.certificate.predictor == "stochastic":
             check_samples(inquiry, module, loss)
         else:
             _check_count(inquiry, module, loss)
@@ -105,15 +113,6 @@ class Checking:
 
     def columns(self, inquiry: Inquiry, graph: LayerGraph) -> None:
         """The comparisons with and without rescaling, from the stored tensors."""
-
-    def loss(self, inquiry: Inquiry, question: str) -> Loss | None:
-        """The loss, if it is a built-in one."""
-        loss = loss_named(inquiry.certificate.loss.name)
-        if loss is None:
-            why = f"the loss {inquiry.certificate.loss.name!r} is not a built-in one."
-            inquiry.skip(question, "empirical", why)
-            skip_symmetries(inquiry, "the loss is not a built-in one.")
-        return loss
 
     def compare(self, inquiry: Inquiry, module: torch.nn.Module, loss: Loss) -> None:
         """What only files, data and network together can show: all of the audit, and the counts."""

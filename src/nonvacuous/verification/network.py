@@ -35,16 +35,15 @@ def not_at_hand(inquiry: Inquiry) -> str | None:
     )
 
 
-def rebuilt(
-    inquiry: Inquiry, make: Callable[[Inquiry], nn.Module] | None = None
-) -> nn.Module | None:
-    """The network, if it is the certified one."""
+def rebuilt(inquiry: Inquiry, make: Callable[[Inquiry], nn.Module]) -> tuple[nn.Module | None, str]:
+    """The network, if it is the certified one; and why there is none."""
 
     def work() -> tuple[str, nn.Module]:
-        network, recorded = (make or network_of)(inquiry), inquiry.certificate.model
+        network, recorded = make(inquiry), inquiry.certificate.model
         return f"{recorded.architecture}, {recorded.parameters} parameters.", network
 
-    return inquiry.learn(MODEL, "model", work)
+    network, found = inquiry.learn(MODEL, "model", work), inquiry.findings[-1]
+    return network, found.detail if found.passed is None else "the network could not be rebuilt."
 
 
 def check_own(inquiry: Inquiry, module: nn.Module) -> None:

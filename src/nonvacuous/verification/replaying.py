@@ -36,13 +36,7 @@ from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, recompute_bound, sa
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import OBSERVED as TILTED
 from nonvacuous.rules.drawing import set_aside
-from nonvacuous.verification.findings import (
-    FALSE_ALARM,
-    Disagreement,
-    NotAsked,
-    equal,
-    same_rate,
-)
+from nonvacuous.verification.findings import FALSE_ALARM, Disagreement, NotAsked, equal, same_rate
 from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import fixed_into, unfolded_module_of
 

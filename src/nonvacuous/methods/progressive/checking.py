@@ -13,10 +13,10 @@ from nonvacuous.records import Observation
 from nonvacuous.risk.losses import Loss
 from nonvacuous.rules import progressive as rule
 from nonvacuous.rules.digests import example_set, tensors_digest
-from nonvacuous.verification.checking import COUNT, Checking
+from nonvacuous.verification.checking import Checking
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, agree
-from nonvacuous.verification.network import MODEL, module_of, not_at_hand, rebuilt
+from nonvacuous.verification.network import module_of, not_at_hand
 
 _COUNT = "the errors of every batch are those recorded"
 _FIELD = "progressive.batches"
@@ -48,35 +48,22 @@ def _aside(certificate: Certificate) -> Observation | None:
     return next((o for o in certificate.observed if o.name == rule.OBSERVED), None)
 
 
-def _architecture(inquiry: Inquiry) -> nn.Module:
-    """The network, if every checkpoint is one of its kind."""
-    module, parameters = module_of(inquiry), 0
-    for tensors in inquiry.contents.checkpoints or ():
-        try:
-            network = rule.with_tensors(module, tensors)
-        except BadInput as error:
-            raise Disagreement(f"{error}.", "model.architecture") from error
-        parameters += sum(parameter.numel() for parameter in network.parameters())
-    equal(inquiry.certificate.model.parameters, parameters, "model.parameters")
-    return module
-
-
 def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
     """Every checkpoint on its batch again, the twin, and the examples that chose the tilt."""
     certificate, checkpoints = inquiry.certificate, inquiry.contents.checkpoints
     record, examples, split = certificate.progressive, inquiry.known.examples, inquiry.known.split
     assert record is not None and checkpoints is not None
     tilted = "tilt" in certificate.bound.inputs
-    batches: list[np.ndarray] = []
 
-    def order() -> str:
-        batches.extend(rule.batches_of(examples, split, len(record.batches), certificate.seed))
+    def order() -> tuple[str, tuple[np.ndarray, ...]]:
+        batches = rule.batches_of(examples, split, len(record.batches), certificate.seed)
         for position, (batch, indices) in enumerate(zip(record.batches, batches, strict=True)):
             where = f"{_FIELD}.{position}.examples"
             equal(batch.examples, example_set(examples, indices), where)
-        return f"{len(batches)} batches in the order of the seed, compared by content."
+        return f"{len(batches)} batches in the order of the seed, compared by content.", batches
 
-    if not inquiry.expect("the batches are those of the seed", _FIELD, order):
+    batches = inquiry.learn("the batches are those of the seed", _FIELD, order)
+    if batches is None:
         inquiry.skip(_COUNT, _FIELD, "the batches are others.")
         return
 
@@ -106,7 +93,7 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         stated = certificate.held_out_twin
         if stated is None:
             raise Disagreement("there is none.")
-        trained = rule.trained_on(split, tuple(batches), certificate.seed, tilted=tilted)
+        trained = rule.trained_on(split, batches, certificate.seed, tilted=tilted)
         number = rule.twin_number(trained, len(split))
         later = np.concatenate(batches[number - 1 :])
         equal(stated.examples, len(later), "held_out_twin.examples")
@@ -146,17 +133,19 @@ class MethodChecking(Checking):
 
         inquiry.expect(question, field, work)
 
-    def measure(self, inquiry: Inquiry) -> None:
-        loss = self.loss(inquiry, COUNT)
-        if loss is None:
-            return
-        why = not_at_hand(inquiry)
-        if why is None and inquiry.contents.checkpoints is None:
-            why = "the checkpoints are not at hand."
-        if why is not None:
-            inquiry.skip(MODEL, "model", why)
-            inquiry.skip(COUNT, "empirical", why)
-            return
-        module = rebuilt(inquiry, _architecture)
-        if module is not None:
-            _check_batches(inquiry, module, loss)
+    def network(self, inquiry: Inquiry) -> nn.Module:
+        """The network, if every checkpoint is one of its kind."""
+        if inquiry.contents.checkpoints is None:
+            raise NotAsked(not_at_hand(inquiry) or "the checkpoints are not at hand.")
+        module, parameters = module_of(inquiry), 0
+        for tensors in inquiry.contents.checkpoints:
+            try:
+                network = rule.with_tensors(module, tensors)
+            except BadInput as error:
+                raise Disagreement(f"{error}.", "model.architecture") from error
+            parameters += sum(parameter.numel() for parameter in network.parameters())
+        equal(inquiry.certificate.model.parameters, parameters, "model.parameters")
+        return module
+
+    def count(self, inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
+        _check_batches(inquiry, module, loss)

@@ -193,19 +193,14 @@ def load_mixture(folder: str | Path, model: nn.Module) -> CheckpointMixture:
     certificate = Certificate.load(Path(folder) / "certificate.json")
     if certificate.progressive is None:
         raise BadInput(f"{folder} holds a certificate of mode {certificate.mode}, not progressive")
-    parameter = next(model.parameters(), torch.empty(0))
-    batches = certificate.progressive.batches
-    networks = [
-        with_tensors(
-            model,
-            load_tensors(
-                inside(Path(folder), file_name(number)), kind="network", device=parameter.device
-            ),
-        )
-        for number in range(1, len(batches) + 1)
-    ]
+    device = next(model.parameters(), torch.empty(0)).device
+    batches, networks = certificate.progressive.batches, []
+    for number in range(1, len(batches) + 1):
+        path = inside(Path(folder), file_name(number))
+        tensors = load_tensors(path, kind="network", device=device)
+        networks.append(with_tensors(model, tensors))
     digest = tensors_digest(fixed_tensors(Checkpoints(networks)))
     if digest != certificate.model.fixed_digest:
         raise InvalidCertificate(f"the checkpoints in {folder} are not those that were certified")
     mixture = CheckpointMixture(networks, [batch.examples.examples for batch in batches])
-    return mixture.to(parameter.device).requires_grad_(False)
+    return mixture.to(device).requires_grad_(False)
