@@ -13,8 +13,10 @@ from torch import nn
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Examples
 from nonvacuous.errors import InvalidCertificate
+from nonvacuous.records import TwinRecord
 from nonvacuous.risk.losses import zero_one
 from nonvacuous.rules.arithmetic import statement_of
+from nonvacuous.rules.digests import file_digest
 from nonvacuous.verify import verify
 from tests.audit import worlds
 
@@ -117,6 +119,15 @@ def test_a_loss_that_is_not_built_in_leaves_it_unverified(tmp_path: Path) -> Non
     write_run(tmp_path, worlds.stochastic(module=network(), loss=own))
     result = verify(tmp_path, data=worlds.examples())
     assert result.passed and not result.verified and result.wanted == ()
+
+
+def test_a_twin_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
+    genuine, run = make_run(tmp_path, "holdout"), tmp_path
+    (run / "twin.safetensors").write_bytes(b"no tensors")
+    artifacts = genuine.artifacts | {"twin.safetensors": file_digest(run / "twin.safetensors")}
+    twin = TwinRecord(description="it", errors=0, examples=9, failure=0.05, risk_upper=1.0)
+    resealed(genuine, artifacts=artifacts, held_out_twin=twin).save(run / "certificate.json")
+    assert "held_out_twin.errors" in failed_fields(verify(run, data=worlds.examples()))
 
 
 def test_a_certificate_that_lists_too_few_files(run: Path) -> None:

@@ -34,8 +34,6 @@ class Contents:
     drawn: dict[str, Tensor] | None = None
     #: The network's tensors that are not random; empty where it has none.
     fixed: dict[str, Tensor] | None = None
-    #: All tensors of the held-out twin, where it has a network of its own.
-    twin: dict[str, Tensor] | None = None
     #: How the weights were moved from the gauge in which they were given.
     log_scales: np.ndarray | None = None
     #: The settings of the run, as its config.toml has them.

@@ -27,8 +27,11 @@ from nonvacuous.certification.measurement import (
     observation_seed,
     observed_network,
 )
+from nonvacuous.certification.twin import FILE_NAME as TWIN
 from nonvacuous.certification.twin import plain_test, twin_split
 from nonvacuous.data import Examples
+from nonvacuous.distributions.storage import read_tensors
+from nonvacuous.files import inside
 from nonvacuous.records import Observation, RiskRecord
 from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.risk.pairs import estimate_risk
@@ -248,12 +251,13 @@ def _check_twin(inquiry: Inquiry, module: nn.Module) -> None:
     def work() -> str:
         if learned and prior is not None:
             network, split = with_weights(module, prior.means), known.split
-        elif learned or contents.twin is None:
+        elif learned or inquiry.folder is None or TWIN not in contents.intact:
             raise NotAsked("its network is not stored.", needed=False)
         else:
-            fits = contents.twin.keys() <= fixed_tensors(module).keys()
+            tensors = read_tensors(inside(inquiry.folder, TWIN))
+            fits = tensors.keys() <= fixed_tensors(module).keys()
             network = frozen_copy(module if fits else unfolded_module_of(inquiry))
-            network = fixed_into(network, contents.twin)
+            network = fixed_into(network, tensors)
             split = twin_split(known.examples, certificate.seed)
         again = plain_test(
             network, known.examples, split, failure=claimed.failure, separate=not learned

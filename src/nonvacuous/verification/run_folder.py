@@ -19,11 +19,10 @@ from nonvacuous.bounds.checks import failure_of
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import FOLDED
 from nonvacuous.certification.run_folder import settings_digest
-from nonvacuous.certification.twin import FILE_NAME as TWIN
 from nonvacuous.data import Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import described
-from nonvacuous.distributions.storage import read_tensors, tensors_digest
+from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.foreign import read_bytes, run_settings
@@ -72,8 +71,6 @@ def check_folder(inquiry: Inquiry, checking: Checking) -> None:
         contents.settings = run_settings(folder)
     question = "the split has the recorded examples"
     inquiry.ask(SPLIT, question, "data.bound", lambda path: _split(inquiry, path))
-    if TWIN in contents.intact:
-        contents.twin = read_tensors(folder / TWIN)
     checking.read(inquiry)
 
 
