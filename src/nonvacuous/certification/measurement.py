@@ -115,9 +115,7 @@ def frozen_posterior(posterior: DiagonalGaussian) -> dict[str, str]:
 
 def _drawn_risk(job: Job, network: nn.Module, seed: int) -> RiskRecord:
     loss = summed_loss(network, job.bound_part, job.loss)
-    counts: dict[str, Any] = {"errors": None, "total": loss}
-    if job.loss.binary:
-        counts = {"errors": round(loss)}
+    counts: Any = {"errors": round(loss)} if job.loss.binary else {"errors": None, "total": loss}
     return counted_once(**counts, trials=len(job.split.bound), seed=seed)
 
 

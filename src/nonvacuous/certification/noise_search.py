@@ -33,7 +33,6 @@ from nonvacuous.bounds import kl_inverse_upper, seeger
 from nonvacuous.certification.gauge import Gauge, Rescaled, Where
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import complexity_of
-from nonvacuous.data import Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
@@ -88,7 +87,6 @@ class NoiseSearch:
         self,
         job: Job,
         module: nn.Module,
-        split: Split,
         prior: Prior,
         scales: ScaleGrid,
         gauge: Gauge | None,
@@ -96,7 +94,7 @@ class NoiseSearch:
     ) -> None:
         self._job, self._module, self._prior = job, module, prior
         self._scales, self._gauge, self._seed = scales.scales, gauge, seed
-        self._examples = job.examples.subset(split.bound).to(job.device)
+        self._examples = job.bound_part.to(job.device)
         self._pilot = RiskPilot(module, self._examples)
         self._known: dict[tuple[Where, float, int], np.ndarray] = {}
         self._tries = 0

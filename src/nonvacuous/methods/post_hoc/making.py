@@ -62,7 +62,7 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
     scales = POSTERIOR_SCALES if given is None else ScaleGrid(given)
     gauge = find_gauge(module, job.examples, prior, job.loss) if method.rescaling else None
     seed = derived_seed(job.seed, "posterior scale search")
-    chosen = NoiseSearch(job, module, split, prior, scales, gauge, seed).run()
+    chosen = NoiseSearch(job, module, prior, scales, gauge, seed).run()
     rescaled = gauge is not None
     candidates = [
         Candidate(
