@@ -180,3 +180,10 @@ def test_the_command_repeats_a_built_in_training(tmp_path: Path, invoke: Invoke)
 
 def _arrays(examples: Examples) -> dict[str, np.ndarray]:
     return {"inputs": examples.inputs.numpy(), "labels": examples.labels.numpy()}
+
+
+def test_settings_that_no_run_has_are_a_finding(tmp_path: Path) -> None:
+    forging.posterior_run(tmp_path, prior_fraction=0.0)
+    forging.forged(tmp_path, {"prior_scale": "[-1.0]"})
+    verification = verify(tmp_path, data=forging.data(), retrain=True)
+    assert "training" in {finding.field for finding in verification.failures}

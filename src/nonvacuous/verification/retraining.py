@@ -34,8 +34,6 @@ from nonvacuous.verification.inquiry import Inquiry
 from nonvacuous.verification.network import built
 from nonvacuous.verification.replaying import differences
 
-REPEATED = "the training repeated gives {}"
-_WHOLE, _FIELD = REPEATED.format("what the run stored"), "training"
 #: What decides what is summed, and how it is rounded.
 _ROUNDING = ("nonvacuous", "draws", "torch", "numpy", "device", "processor", "threads")
 
@@ -43,22 +41,20 @@ _ROUNDING = ("nonvacuous", "draws", "torch", "numpy", "device", "processor", "th
 def check_training(inquiry: Inquiry, kind: type[Method]) -> None:
     """Train again on the processor and compare every file that the training ends in."""
     certificate = inquiry.certificate
-    try:
-        if inquiry.examples is None:
-            raise NotAsked("it takes the data, and the run folder.")
-        method, start = _asked(inquiry, kind)
-    except NotAsked as error:
-        inquiry.skip(_WHOLE, _FIELD, str(error), needed=error.needed)
-        return
     with tempfile.TemporaryDirectory() as folder, _threads(certificate) as threads:
         kept = RunFolder(Path(folder).resolve())
 
         def repeated() -> tuple[str, str]:
+            if inquiry.examples is None:
+                raise NotAsked("it takes the data, and the run folder.")
+            method, start = _asked(inquiry, kind)
             twin = method.repeat(_job(inquiry, method, kept), start)
+            if not kept.artifacts():
+                raise NotAsked("no network was trained by this library.", needed=False)
             words = f"trained again with {threads} of torch's threads."
             return words, _errors(certificate.held_out_twin, twin)
 
-        beside = inquiry.learn("the training can be repeated", _FIELD, repeated)
+        beside = inquiry.learn("the training can be repeated", "training", repeated)
         if beside is None:
             return
         elsewhere, ends = differences(certificate, _ROUNDING), kept.artifacts()
@@ -76,9 +72,7 @@ def check_training(inquiry: Inquiry, kind: type[Method]) -> None:
 
     for name, digest in ends.items():
         work = partial(compared, name, digest)
-        inquiry.expect(REPEATED.format(name), f"artifacts.{name}", work)
-    if not ends:
-        inquiry.skip(_WHOLE, _FIELD, "no network was trained by this library.", needed=False)
+        inquiry.expect(f"the training repeated gives {name}", f"artifacts.{name}", work)
 
 
 def _asked(inquiry: Inquiry, kind: type[Method]) -> tuple[Method, nn.Module]:
