@@ -92,7 +92,7 @@ def peak() -> int:
 def measure(method: str, n: int) -> dict[str, Any]:
     """One solve in this process; the residual is computed afterwards, the same way for all."""
     from nonvacuous.interpolation import gaussian
-    from nonvacuous.interpolation.gram import PointGram, product
+    from nonvacuous.interpolation.kernels import PointGram, product
 
     # Loading libraries is nobody's solve.
     for library in ("scipy.linalg", "sklearn.kernel_ridge", "sklearn.metrics.pairwise"):

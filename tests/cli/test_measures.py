@@ -69,12 +69,12 @@ def test_attack_and_random_labels_with_a_page(place, invoke):
 def test_a_stopped_run_goes_on_where_it_was(place, invoke, monkeypatch):
     words = [*QUICK, *FEW, "--attack", "--gauges", "5", "--out", "m", "--json"]
     undisturbed = json.loads(invoke(*words).out)
-    module = importlib.import_module("nonvacuous.measures.attack")
+    module = importlib.import_module("nonvacuous.measures.panel")
     genuine, calls = module.measured, []
 
     def interrupted(*args, **kwargs):
         calls.append(args)
-        if len(calls) == 4:
+        if len(calls) == 5:  # the panel, and the fourth gauge
             raise KeyboardInterrupt
         return genuine(*args, **kwargs)
 
@@ -87,7 +87,7 @@ def test_a_stopped_run_goes_on_where_it_was(place, invoke, monkeypatch):
         assert not json.loads(file.metadata()["facts"])["gauges"][3:]
     done = invoke(*words, "--resume")
     assert done.code == exits.DONE and json.loads(done.out) == undisturbed
-    assert len(calls) == 4 + 3  # three of the six were there
+    assert len(calls) == 5 + 1 + 3  # three of the six gauges were there
 
 
 def test_the_users_own_weights_and_where_they_began(place, invoke):

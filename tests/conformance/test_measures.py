@@ -22,7 +22,7 @@ from nonvacuous.measures import (
     unregister_measure,
 )
 from nonvacuous.measures.gauges import TOLERANCE, largest_change
-from nonvacuous.measures.values import relative_difference
+from nonvacuous.measures.registry import relative_difference
 from tests.measures.worlds import NETWORKS, world
 
 #: All claims are tried in so many gauges of the perceptron, those of cheap measures also on the

@@ -9,7 +9,7 @@ from scipy import linalg
 
 from nonvacuous.interpolation import cholesky, kernels
 from nonvacuous.interpolation.cholesky import Tiles, entries
-from nonvacuous.interpolation.gram import PointGram
+from nonvacuous.interpolation.kernels import PointGram
 from tests.examples import some
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from nonvacuous.interpolation import Limits, gaussian, interpolate, laplace
-from nonvacuous.interpolation.conjugate_gradient import conjugate_gradient, greedy_preconditioner
-from nonvacuous.interpolation.gram import PointGram
+from nonvacuous.interpolation.equations import conjugate_gradient, greedy_preconditioner
+from nonvacuous.interpolation.kernels import PointGram
 
 
 def problem(n: int = 300):

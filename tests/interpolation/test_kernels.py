@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation import kernels
-from nonvacuous.interpolation.gram import DistanceGram, PointGram, product
+from nonvacuous.interpolation.kernels import DistanceGram, PointGram, product
 from tests.interpolation import oracles
 
 CASES = {

@@ -26,8 +26,7 @@ from nonvacuous.measures import (
     panel,
     unregister_measure,
 )
-from nonvacuous.measures.registry import chosen
-from nonvacuous.measures.values import log_sum, relative_difference
+from nonvacuous.measures.registry import chosen, log_sum, relative_difference
 from tests.measures.worlds import ResidualNet, made, randomized
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "measures.md"

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
-from nonvacuous.interpolation.gram import Gram
+from nonvacuous.interpolation.kernels import Gram
 
 #: Large enough that the processor computes rather than waits; small enough for many to fit.
 TILE = 2000

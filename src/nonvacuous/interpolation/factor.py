@@ -16,7 +16,7 @@ from torch import Tensor
 from nonvacuous.files import write_atomically
 from nonvacuous.interpolation import cholesky
 from nonvacuous.interpolation.cholesky import TILE, Pivots, Tiles
-from nonvacuous.interpolation.gram import Gram
+from nonvacuous.interpolation.kernels import Gram
 from nonvacuous.interpolation.plan import Plan
 from nonvacuous.progress import Progress, Reporter
 
@@ -33,12 +33,7 @@ class Factor:
 
 
 def build_factor(
-    gram: Gram,
-    plan: Plan,
-    *,
-    identity: str,
-    tile: int = TILE,
-    progress: Progress | None = None,
+    gram: Gram, plan: Plan, *, identity: str, tile: int = TILE, progress: Progress | None = None
 ) -> Factor:
     """Factorize the kernel matrix as planned; may raise cholesky.NotPositive.
 
@@ -90,12 +85,7 @@ def _on_device(gram: Gram, plan: Plan, scales: Tensor, progress: Progress | None
 
 
 def _in_tiles(
-    gram: Gram,
-    plan: Plan,
-    scales: np.ndarray,
-    identity: str,
-    tile: int,
-    progress: Progress | None,
+    gram: Gram, plan: Plan, scales: np.ndarray, identity: str, tile: int, progress: Progress | None
 ) -> Factor:
     kind = np.dtype(plan.precision)
     keeper = None if plan.folder is None else _Keeper(plan.folder, f"{identity} {tile} {kind}")

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -208,13 +209,10 @@ def _normalized(patches: Tensor) -> Tensor:
 
 def _quarters(height: int, width: int) -> Tensor:
     """(4, positions): which positions each of four overlapping quarters sums over."""
-    masks = []
-    for top in _halves(height):
-        for left in _halves(width):
-            mask = torch.zeros(height, width)
-            mask[top, left] = 1
-            masks.append(mask.flatten())
-    return torch.stack(masks)
+    masks = torch.zeros(4, height, width)
+    for mask, (top, left) in zip(masks, product(_halves(height), _halves(width)), strict=True):
+        mask[top, left] = 1
+    return masks.flatten(1)
 
 
 def _halves(length: int) -> tuple[slice, slice]:

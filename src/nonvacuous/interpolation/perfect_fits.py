@@ -17,8 +17,7 @@ import torch
 
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation.checks import as_points
-from nonvacuous.interpolation.gram import PointGram
-from nonvacuous.interpolation.kernels import Kernel
+from nonvacuous.interpolation.kernels import Kernel, PointGram
 from nonvacuous.interpolation.solve import interpolate, one_hot
 from nonvacuous.seeds import derived_seed
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 
 from nonvacuous.errors import BadInput
@@ -27,9 +28,8 @@ def available_memory(device: torch.device) -> int:
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(free + held)
     known = [value for value in (_meminfo(), _control_group()) if value is not None]
-    if known:
-        return min(known)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(known, default=whole // 2)
 
 
 def available_disk(folder: Path) -> int:
@@ -189,7 +189,8 @@ def make_plan(
     folder   where tiles go when memory does not hold them; the system's temporary folder by default
     """
     budget = int(_PART * available_memory(device)) if memory is None else memory
-    held = _held(points, coordinates, columns, tile)
+    # Points (given, and in float64), targets with their copies, and tiles at work.
+    held = points * (12 * coordinates + 6 * 8 * columns) + 4 * 8 * min(points, tile) ** 2
     sizes = (points, coordinates, columns)
     if method == "conjugate-gradient":
         peak = held + points * (6 * columns + min(points, RANK)) * 8
@@ -202,8 +203,10 @@ def make_plan(
         kinds = ("float64", "float32") if on_gpu or points <= _SMALL else ("float32",)
     else:
         kinds = (precision,)
+    # On a GPU one panel of the matrix is copied at a time.
+    numbers = points * (points + 4096) if on_gpu else entries(points, tile)
     for kind in kinds:
-        size = _factor_bytes(points, kind, device, tile)
+        size = np.dtype(kind).itemsize * numbers
         if size + held <= budget:
             where: Literal["memory", "device"] = "device" if on_gpu else "memory"
             plan = Plan(*sizes, "cholesky", where, kind, size, size + held, folder=folder)
@@ -217,7 +220,7 @@ def make_plan(
     on_disk = folder or Path(tempfile.gettempdir())
     room = int(_PART * available_disk(on_disk))
     # Some tiles must be in memory at a time, else every step would wait for the disk.
-    working = held + 8 * tile * tile * (8 if kind == "float64" else 4)
+    working = held + 8 * tile * tile * np.dtype(kind).itemsize
     if working > budget:
         raise _too_large(points, working, budget, "even with tiles on disk the work takes", "")
     if size > room:
@@ -228,20 +231,6 @@ def make_plan(
         )  # fmt: skip
     plan = Plan(*sizes, "cholesky", "disk", kind, size, min(budget, size + held), folder=on_disk)
     return _timed(plan, device)
-
-
-def _held(points: int, coordinates: int, columns: int, tile: int) -> int:
-    """Points (given, and in float64), targets with their copies, and tiles at work."""
-    side = min(points, tile)
-    return points * (12 * coordinates + 6 * 8 * columns) + 4 * 8 * side * side
-
-
-def _factor_bytes(points: int, kind: str, device: torch.device, tile: int) -> int:
-    width = 8 if kind == "float64" else 4
-    if device.type == "cuda":
-        # One panel of the matrix is copied at a time.
-        return width * points * (points + 4096)
-    return width * entries(points, tile)
 
 
 def _timed(plan: Plan, device: torch.device) -> Plan:

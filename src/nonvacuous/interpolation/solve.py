@@ -19,9 +19,15 @@ from torch import Tensor
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation import checks
 from nonvacuous.interpolation.cholesky import Pivots
-from nonvacuous.interpolation.equations import Solution, solve_equations
-from nonvacuous.interpolation.gram import DistanceGram, Gram, PointGram
-from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
+from nonvacuous.interpolation.equations import solve_equations
+from nonvacuous.interpolation.kernels import (
+    DistanceGram,
+    Gram,
+    Kernel,
+    PointGram,
+    kernel_of,
+    median_squared_distance,
+)
 from nonvacuous.interpolation.plan import Limits, Method, Plan, Precision, make_plan
 from nonvacuous.progress import Progress, Reporter
 
@@ -82,11 +88,7 @@ class Interpolant:
         return self.predictions(points, names=(name,))[name]
 
     def predictions(
-        self,
-        points: Any,
-        *,
-        names: tuple[str, ...] | None = None,
-        progress: Progress | None = None,
+        self, points: Any, *, names: tuple[str, ...] | None = None, progress: Progress | None = None
     ) -> dict[str, np.ndarray]:
         """The values of all functions at other points, every kernel value computed once."""
         others = checks.as_points(points).to(self._gram.device)
@@ -248,7 +250,7 @@ def _solved(
             progress=progress,
         )
     coefficients, norms = {}, {}
-    squares = squared_norms(solution)
+    squares = (solution.coefficients * solution.fitted).sum(0).cpu()  # aᵀ K a of every column
     for name, columns in targets.columns.items():
         array = np.zeros((len(targets.matrix), columns.stop - columns.start))
         array[kept] = solution.coefficients[:, columns].cpu().numpy()
@@ -294,8 +296,3 @@ def _kernel(kernel: Kernel | str, points: Tensor) -> Kernel:
 def _identity(kernel: Kernel, points: Tensor) -> str:
     digest = hashlib.sha256(np.ascontiguousarray(points.cpu().numpy()).data).hexdigest()
     return f"{kernel.name} {sorted(kernel.parameters.items())} {tuple(points.shape)} {digest}"
-
-
-def squared_norms(solution: Solution) -> Tensor:
-    """aᵀ K a of every column."""
-    return (solution.coefficients * solution.fitted).sum(0).cpu()

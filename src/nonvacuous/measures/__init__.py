@@ -13,19 +13,18 @@ from nonvacuous.measures import (  # noqa: F401
     ranks,
     certificates,
 )
-from nonvacuous.measures.attack import Attack, Spread, attack
-from nonvacuous.measures.gauges import claim_findings
-from nonvacuous.measures.gauges import moved
-from nonvacuous.measures.panel import Entry, Panel, panel
+from nonvacuous.measures.gauges import claim_findings, moved
+from nonvacuous.measures.panel import Attack, Entry, Panel, Spread, attack, panel
 from nonvacuous.measures.registry import (
     INVARIANCES,
     MEASURES,
     Measure,
+    Undefined,
+    Value,
     register_measure,
     unregister_measure,
 )
 from nonvacuous.measures.subject import Subject
-from nonvacuous.measures.values import Undefined, Value
 
 __all__ = [
     "INVARIANCES",

@@ -9,7 +9,7 @@ few do, see `Coupled.counts`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -103,13 +103,9 @@ class Trials:
 
     def where(self, kept: NDArray[np.bool_]) -> Trials:
         """Some of the networks; an axis stays even if only one of its values is left."""
-        return Trials(
-            gaps=self.gaps[kept],
-            noise=self.noise[kept],
-            axes={name: codes[kept] for name, codes in self.axes.items()},
-            values=self.values,
-            seeds=self.seeds[kept],
-        )
+        axes = {name: codes[kept] for name, codes in self.axes.items()}
+        some = {name: getattr(self, name)[kept] for name in ("gaps", "noise", "seeds")}
+        return replace(self, axes=axes, **some)
 
     @property
     def cells(self) -> Codes:
@@ -131,8 +127,7 @@ def ranked(values: Any) -> Codes:
 def _signs(values: Numbers, first: Codes, second: Codes) -> NDArray[Any]:
     """Which network of each pair has the larger value: 1 the first, -1 the second, 0 neither."""
     order = ranked(values)
-    signs: NDArray[Any] = np.sign(order[first] - order[second])
-    return signs
+    return np.asarray(np.sign(order[first] - order[second]))
 
 
 def bootstrap_weights(cells: Codes, *, draws: int, seed: int) -> Numbers:
@@ -144,8 +139,7 @@ def bootstrap_weights(cells: Codes, *, draws: int, seed: int) -> Numbers:
     """
     generator = np.random.default_rng(seed)
     drawn = generator.exponential(size=(draws, int(cells.max()) + 1))
-    weights: Numbers = drawn[:, cells]
-    return np.asarray(weights / weights.mean(axis=1, keepdims=True))
+    return np.asarray(drawn[:, cells] / drawn[:, cells].mean(axis=1, keepdims=True))
 
 
 def kendall_tau(measure: Any, gaps: Any, weights: Numbers | None = None) -> Numbers:
@@ -198,8 +192,7 @@ class Coupled:
         pairs are there.
         """
         together = weights[:, self.first] + weights[:, self.second] - 1.0
-        counts: Numbers = together * (1.0 / np.bincount(self.groups)[self.groups])
-        return counts
+        return np.asarray(together * (1.0 / np.bincount(self.groups)[self.groups]))
 
 
 def coupled_by(trials: Trials, axis: str) -> Coupled:
@@ -234,8 +227,7 @@ def granulated_tau(
     left = Coupled(pairs.first[kept], pairs.second[kept], pairs.groups[kept])
     agreement = _signs(measure, left.first, left.second) * differ[kept]
     counts = left.counts(rows)
-    averaged: Numbers = (counts * agreement).sum(axis=1) / counts.sum(axis=1)
-    return averaged
+    return np.asarray((counts * agreement).sum(axis=1) / counts.sum(axis=1))
 
 
 # The sign-error of Dziugaite et al. 2020: how often a measure names the wrong one of two networks.
@@ -299,13 +291,11 @@ def pair_errors(measure: Numbers, gaps: Numbers, among: Environments) -> Numbers
     the other one, one half where it does not tell them apart."""
     said = _signs(measure, among.first, among.second)
     true = _signs(gaps, among.first, among.second)
-    errors: Numbers = (1.0 - said * true) / 2.0
-    return errors
+    return np.asarray((1.0 - said * true) / 2.0)
 
 
 def environment_errors(errors: Numbers, among: Environments) -> Numbers:
-    means: Numbers = np.bincount(among.groups, weights=errors) / np.bincount(among.groups)
-    return means
+    return np.asarray(np.bincount(among.groups, weights=errors) / np.bincount(among.groups))
 
 
 def sign_errors(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
-from typing import ParamSpec, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -25,31 +24,23 @@ FEW = 128
 _NUMBERS = 4_000_000
 
 
-Returned = TypeVar("Returned")
-Arguments = ParamSpec("Arguments")
-
-
-def _by_torch(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+@contextmanager
+def _by_torch() -> Iterator[None]:
     """Say so where PyTorch has no derivative of one of the network's operators.
 
     Attention is computed step by step: its fast versions have no second derivatives.
     """
-
-    @functools.wraps(function)
-    def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
-        try:
-            with sdpa_kernel(SDPBackend.MATH):
-                return function(*args, **kwargs)
-        except torch.OutOfMemoryError:
-            raise  # a matter of the machine, not of the network
-        except (NotImplementedError, RuntimeError) as error:
-            # PyTorch has no class of its own for a missing derivative; its words go along.
-            first = str(error).strip().splitlines()[0]
-            raise NotYetSupported(
-                f"PyTorch cannot take this derivative of the network: {first}"
-            ) from error
-
-    return wrapped
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    except torch.OutOfMemoryError:
+        raise  # a matter of the machine, not of the network
+    except (NotImplementedError, RuntimeError) as error:
+        # PyTorch has no class of its own for a missing derivative; its words go along.
+        first = str(error).strip().splitlines()[0]
+        raise NotYetSupported(
+            f"PyTorch cannot take this derivative of the network: {first}"
+        ) from error
 
 
 def batches(subject: Subject) -> Iterator[tuple[Tensor, Tensor]]:
@@ -58,7 +49,7 @@ def batches(subject: Subject) -> Iterator[tuple[Tensor, Tensor]]:
     yield from zip(inputs.split(size), labels.split(size), strict=True)
 
 
-@_by_torch
+@_by_torch()
 def slopes_along_weights(subject: Subject) -> Tensor:
     """For every example d/dε of its cross-entropy when all weights are multiplied by 1 + ε.
 
@@ -77,7 +68,7 @@ def slopes_along_weights(subject: Subject) -> Tensor:
     return torch.cat(parts)
 
 
-@_by_torch
+@_by_torch()
 def bend_along_weights(subject: Subject) -> float:
     """d²/dε² of the mean cross-entropy when all weights are multiplied by 1 + ε: wᵀHw."""
     total = 0.0
@@ -92,7 +83,7 @@ def bend_along_weights(subject: Subject) -> float:
     return total / len(subject.examples[1])
 
 
-@_by_torch
+@_by_torch()
 def weight_gradient(subject: Subject) -> dict[str, Tensor]:
     total = {name: torch.zeros_like(weight) for name, weight in subject.ready.items()}
     for inputs, labels in batches(subject):
@@ -105,7 +96,7 @@ def weight_gradient(subject: Subject) -> dict[str, Tensor]:
     return {name: slope / len(subject.examples[1]) for name, slope in total.items()}
 
 
-@_by_torch
+@_by_torch()
 def gauss_newton_trace(subject: Subject) -> float:
     """Mean over the first examples of Σ_k p_k ‖∇ ln p_k‖² by the weights.
 
@@ -134,7 +125,7 @@ def gauss_newton_trace(subject: Subject) -> float:
     return total / len(inputs)
 
 
-@_by_torch
+@_by_torch()
 def largest_curvature(subject: Subject) -> float:
     """The largest eigenvalue of the Hessian of the mean cross-entropy on the first examples.
 
@@ -169,7 +160,7 @@ def largest_curvature(subject: Subject) -> float:
     return float(values[0])
 
 
-@_by_torch
+@_by_torch()
 def input_gradients(subject: Subject, *, of_margin: bool) -> Tensor:
     """For every example the length of the derivative of its loss, or margin, by the input."""
     parts = []

@@ -21,9 +21,8 @@ from nonvacuous.bounds import kl_inverse_upper
 from nonvacuous.bounds.rounding import EPSILON, as_risk, up
 from nonvacuous.measures.flatness import TOLERATED, errors
 from nonvacuous.measures.gauges import balanced
-from nonvacuous.measures.registry import register_measure
+from nonvacuous.measures.registry import Undefined, register_measure
 from nonvacuous.measures.subject import Subject, Weights
-from nonvacuous.measures.values import Undefined
 
 BITS = (2, 3, 4, 6, 8, 12)
 KEPT = (1.0, 0.5, 0.25, 0.1, 0.05)

@@ -20,9 +20,8 @@ from nonvacuous.measures.derivatives import (
     weight_gradient,
 )
 from nonvacuous.measures.gauges import balanced
-from nonvacuous.measures.registry import register_measure
+from nonvacuous.measures.registry import Undefined, register_measure
 from nonvacuous.measures.subject import Subject, Weights
-from nonvacuous.measures.values import Undefined
 from nonvacuous.risk.losses import class_margins
 from nonvacuous.seeds import derived_seed
 

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.measures.registry import MEASURES, Invariance, Measure
+from nonvacuous.measures.registry import MEASURES, Invariance, Measure, relative_difference
 from nonvacuous.measures.subject import Subject
-from nonvacuous.measures.values import relative_difference
 from nonvacuous.networks.scale_groups import Group
 from nonvacuous.rescaling.output_layer import output_layer
 from nonvacuous.rescaling.solver import polished, push, rescale
@@ -61,15 +60,21 @@ def _louder(subject: Subject, generator: np.random.Generator, spread: float) -> 
 
 def _permuted(subject: Subject, generator: np.random.Generator) -> Subject | str:
     """Channels exchange places with those of the same layer, in all weights that touch them."""
-    reference = _probe(subject, subject.weights)
+    with torch.no_grad():
+        reference = subject.outputs(subject.example)
+    same = _SAME * (float(reference.abs().max()) or 1.0)
     weights: Mapping[str, Tensor] = subject.weights
     initial = subject.initial
     for group in subject.groups.groups:
         order = generator.permutation(group.size)
         trial = _exchanged(subject, subject.weights, group, order)
+        if trial is None:
+            continue
         # Not every group of scales may change its order (a depthwise convolution ties two): only
         # what leaves the function alone is a symmetry.
-        if trial is None or not _agree(reference, _probe(subject, trial)):
+        with torch.no_grad():
+            change = (subject.outputs(subject.example, trial) - reference).abs().max()
+        if float(change) > same:
             continue
         weights = _exchanged(subject, weights, group, order) or weights
         if initial is not None:
@@ -98,15 +103,6 @@ def _exchanged(
                 source[slots[k]] = slots[target]
             result[name] = result[name].index_select(entry.axes[0], torch.from_numpy(source))
     return result
-
-
-def _probe(subject: Subject, weights: Mapping[str, Tensor]) -> Tensor:
-    with torch.no_grad():
-        return subject.outputs(subject.example, weights)
-
-
-def _agree(one: Tensor, other: Tensor) -> bool:
-    return float((one - other).abs().max()) <= _SAME * (float(one.abs().max()) or 1.0)
 
 
 #: Noise that moves along with each weight, so that it marks a point of the orbit; the floor is

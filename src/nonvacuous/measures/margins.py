@@ -11,9 +11,8 @@ from torch import Tensor
 
 from nonvacuous.errors import Unsupported
 from nonvacuous.measures.norms import LogNorm, differences, log_frobenius, log_spectral, log_two_one
-from nonvacuous.measures.registry import register_measure
+from nonvacuous.measures.registry import Undefined, Value, log_sum, register_measure
 from nonvacuous.measures.subject import Subject
-from nonvacuous.measures.values import Undefined, Value, log_sum
 
 #: The share of examples that may have a smaller margin than the one that norms are divided by.
 PERCENTILE = 0.1

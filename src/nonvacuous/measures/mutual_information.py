@@ -21,12 +21,12 @@ Names = tuple[str, ...]
 Conditions = Mapping[Names, Codes]
 
 
-def conditions_of(axes: Mapping[str, Codes], *, most: int = 2) -> Conditions:
-    """Every set of at most ``most`` hyper-parameters, the empty one included."""
+def conditions_of(axes: Mapping[str, Codes]) -> Conditions:
+    """Every set of at most two hyper-parameters, the empty one included."""
     networks = len(next(iter(axes.values())))
     return {
         chosen: numbered([axes[name] for name in chosen], networks)
-        for size in range(most + 1)
+        for size in range(3)
         for chosen in combinations(axes, size)
     }
 

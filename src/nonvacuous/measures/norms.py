@@ -11,10 +11,8 @@ from torch import Tensor
 
 from nonvacuous.bounds.capacity import vc_upper
 from nonvacuous.measures.gauges import balanced
-from nonvacuous.measures.layers import layers_of
-from nonvacuous.measures.registry import register_measure
-from nonvacuous.measures.subject import Subject
-from nonvacuous.measures.values import Value, log_sum
+from nonvacuous.measures.registry import Value, log_sum, register_measure
+from nonvacuous.measures.subject import Subject, layers_of
 from nonvacuous.rescaling.structure import score_difference
 
 

@@ -1,20 +1,36 @@
-"""All measures of one network."""
+"""All measures of one network: as it is, and attacked.
+
+The rescaling attack shows the same function in many gauges, and which measures notice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.errors import Unsupported
-from nonvacuous.measures.registry import Measure, chosen
+from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.measures.gauges import moved
+from nonvacuous.measures.registry import (
+    Measure,
+    Result,
+    Undefined,
+    Value,
+    chosen,
+    relative_difference,
+)
 from nonvacuous.measures.subject import Subject
-from nonvacuous.measures.values import Result, Undefined
 from nonvacuous.networks.layer_graph import table
 from nonvacuous.progress import Progress
+from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 
 
 @dataclass(frozen=True)
@@ -59,12 +75,8 @@ class Panel:
         return "\n".join([table(headings, rows), *reasons])
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "examples": self.examples,
-            "training_errors": self.training_errors,
-            "seed": self.seed,
-            "measures": [entry.to_dict() for entry in self.entries],
-        }
+        own = {field: value for field, value in vars(self).items() if field != "entries"}
+        return {**own, "measures": [entry.to_dict() for entry in self.entries]}
 
 
 def panel(
@@ -114,10 +126,7 @@ def panel(
 
 
 def measured(
-    subject: Subject,
-    measures: tuple[Measure, ...],
-    *,
-    progress: Progress | None = None,
+    subject: Subject, measures: tuple[Measure, ...], *, progress: Progress | None = None
 ) -> Panel:
     """The panel of a subject that is there already."""
     entries = []
@@ -127,17 +136,167 @@ def measured(
         entries.append(Entry(measure, measure(subject)))
     if progress is not None:
         progress("measuring", len(measures), len(measures), "")
-    return Panel(
-        entries=tuple(entries),
-        examples=0 if subject.labels is None else len(subject.labels),
-        training_errors=_training_errors(subject),
-        seed=subject.seed,
+    errors = None
+    with suppress(Unsupported):  # no finite scores
+        errors = None if subject.labels is None else int((~(subject.margins > 0)).sum())
+    examples = 0 if subject.labels is None else len(subject.labels)
+    return Panel(tuple(entries), examples, errors, subject.seed)
+
+
+def _configuration(subject: Subject, measures: Sequence[Measure], spread: float) -> dict[str, Any]:
+    """What the results of a gauge depend on, for the file in which they are kept."""
+    tensors = {f"weights {name}": weight for name, weight in subject.weights.items()}
+    tensors |= {f"initial {name}": w for name, w in (subject.initial or {}).items()}
+    if subject.inputs is not None and subject.labels is not None:
+        tensors |= {"inputs": subject.inputs, "labels": subject.labels}
+    return {
+        "kind": "attack",
+        "subject": tensors_digest(tensors),
+        "measures": [[measure.name, measure.formula] for measure in measures],
+        "spread": spread,
+        "seed": subject.seed,
+    }
+
+
+def _encoded(result: Result) -> Any:
+    """In hexadecimal, which knows infinity: a resumed attack ends with the very same numbers."""
+    if isinstance(result, Undefined):
+        return {"undefined": result.reason}
+    return [float(result.number).hex(), None if result.log is None else float(result.log).hex()]
+
+
+def _decoded(plain: Any) -> Result:
+    if isinstance(plain, dict):
+        return Undefined(str(plain["undefined"]))
+    number, log = plain
+    return Value(float.fromhex(number), None if log is None else float.fromhex(log))
+
+
+Verdict = Literal["gauge-free", "did not move", "moves", "undefined"]
+#: A value that changes by less, relative to itself, has not moved: rounding in float64.
+STILL = 1e-7
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What one measure did in all gauges.
+
+    given     its value in the gauge that the network came in
+    low       the smallest and
+    high      the largest value in any gauge, the given one included; None where undefined
+    decades   log10(high / low); None where the sign changes or a value is zero or undefined
+    missing   in how many gauges it was undefined, although defined in others
+    verdict   "gauge-free": it claims so, and is; "did not move": no claim, but the same here (a
+              bound of 1 stays 1); "moves"; "undefined"
+    """
+
+    measure: Measure
+    given: Result
+    low: Value | None
+    high: Value | None
+    decades: float | None
+    missing: int
+    verdict: Verdict
+
+    def to_dict(self) -> dict[str, Any]:
+        own = {field: value for field, value in vars(self).items() if field != "measure"}
+        return {
+            "name": self.measure.name,
+            "family": self.measure.family,
+            "claims": self.measure.gauge_free,
+            **{n: v.to_dict() if isinstance(v, Result) else v for n, v in own.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Attack:
+    """The spread of every measure over random gauges of the same function."""
+
+    spreads: tuple[Spread, ...]
+    gauges: int
+    spread: float
+    free_scales: int
+    seed: int
+
+    def __getitem__(self, name: str) -> Spread:
+        return next(entry for entry in self.spreads if entry.measure.name == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        own = {field: value for field, value in vars(self).items() if field != "spreads"}
+        return {**own, "measures": [entry.to_dict() for entry in self.spreads]}
+
+
+def attack(
+    model: nn.Module,
+    examples: object,
+    *,
+    initial: nn.Module | Mapping[str, Tensor] | None = None,
+    gauges: int = 20,
+    spread: float = 1.0,
+    seed: int = 0,
+    only: Iterable[str] | None = None,
+    without: Iterable[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Attack:
+    """Measure the same function in ``gauges`` random gauges.
+
+    spread       the standard deviation of the logarithms of the factors on hidden channels
+    checkpoint   a file to which every finished gauge is written, and from which a stopped attack
+                 goes on; also with more gauges than before
+
+    The other arguments are those of :func:`nonvacuous.measures.panel`.
+    """
+    if gauges < 1 or not (math.isfinite(spread) and spread > 0):
+        raise BadInput(f"an attack needs gauges >= 1 and spread > 0, got {gauges} and {spread!r}")
+    measures = chosen(only, without)
+    subject = Subject.of(model, examples, initial=initial, seed=seed)
+    kept = _configuration(subject, measures, spread)
+    path, done = None if checkpoint is None else Path(checkpoint), list[dict[str, Any]]()
+    if path is not None and path.exists():
+        done = list(load_checkpoint(path, configuration=kept).facts["gauges"])
+    seen: dict[str, list[Result]] = {measure.name: [] for measure in measures}
+    for number in range(gauges + 1):
+        other = subject if number == 0 else moved(subject, "rescaling", draw=number, spread=spread)
+        if isinstance(other, str):
+            raise Unsupported(f"there is nothing to attack: {other}")
+        if progress is not None:
+            progress("gauges", number, gauges + 1, f"gauge {number} of {gauges}")
+        if number == len(done):
+            results = measured(other, measures).results
+            done.append({name: _encoded(result) for name, result in results.items()})
+            if path is not None:
+                facts = {"gauges": done}
+                save_checkpoint(path, tensors={}, facts=facts, configuration=kept)
+        for name, plain in done[number].items():
+            seen[name].append(_decoded(plain))
+    if progress is not None:
+        progress("gauges", gauges + 1, gauges + 1, "")
+    return Attack(
+        spreads=tuple(_spread_of(measure, seen[measure.name]) for measure in measures),
+        gauges=gauges,
+        spread=spread,
+        free_scales=subject.groups.size,
+        seed=seed,
     )
 
 
-def _training_errors(subject: Subject) -> int | None:
-    """Examples that the network gets wrong; None where there are no labels or no finite scores."""
-    try:
-        return None if subject.labels is None else int((~(subject.margins > 0)).sum())
-    except Unsupported:
-        return None
+def _spread_of(measure: Measure, results: list[Result]) -> Spread:
+    """What became of one measure; the first result is that in the given gauge."""
+    values = [result for result in results if isinstance(result, Value)]
+    if not values:
+        return Spread(measure, results[0], None, None, None, 0, "undefined")
+    # Values beyond the range of floats differ in their logarithms alone.
+    ordered = sorted(values, key=lambda v: (v.number, v.log if v.log is not None else -math.inf))
+    low, high = ordered[0], ordered[-1]
+    still = len(values) == len(results) and relative_difference(low, high) <= STILL
+    decades = None
+    if low.decades is not None and high.decades is not None and math.isfinite(low.decades):
+        decades = high.decades - low.decades
+    elif still:
+        decades = 0.0
+    verdict: Verdict = "moves"
+    if still:
+        verdict = "gauge-free" if measure.gauge_free else "did not move"
+    missing = len(results) - len(values)
+    return Spread(measure, results[0], low, high, decades, missing, verdict)

@@ -11,9 +11,8 @@ from nonvacuous.bounds.norms import grid_point, grid_share
 from nonvacuous.bounds.rounding import up
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.measures.margins import margin_of
-from nonvacuous.measures.registry import register_measure
+from nonvacuous.measures.registry import Value, register_measure
 from nonvacuous.measures.subject import Subject
-from nonvacuous.measures.values import Value
 from nonvacuous.rescaling.paths import log_path_norm
 from nonvacuous.rescaling.structure import structure_of
 

@@ -11,9 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nonvacuous.measures.derivatives import batches
 from nonvacuous.measures.norms import log_frobenius, log_spectral
-from nonvacuous.measures.registry import register_measure
+from nonvacuous.measures.registry import Undefined, register_measure
 from nonvacuous.measures.subject import Subject
-from nonvacuous.measures.values import Undefined
 
 _ACTIVATIONS = frozenset({"relu", "relu_", "leaky_relu", "leaky_relu_", "threshold"})
 

@@ -17,9 +17,9 @@ from torch.nn.modules.dropout import _DropoutNd
 from nonvacuous.audit.probing import Network, foreign_tensor
 from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.attributes import attribute_tensors
-from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.measures.layers import layers_of
+from nonvacuous.errors import BadInput, NotYetSupported, Unsupported
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_norm, scale_groups
+from nonvacuous.networks.layer_graph import Reference
 from nonvacuous.risk.losses import class_margins
 
 Weights = Mapping[str, Tensor]
@@ -90,7 +90,9 @@ class Subject:
         graph, groups = _captured(module, inputs[:2], like)
         start = _initial_weights(initial, module, inputs[:2])
         weights = _weights(module)
-        subject = cls(
+        if labels is not None:
+            _check_scores(module(inputs[:2]), int(labels.max()))
+        return cls(
             module=module.to(device),
             graph=graph,
             groups=groups,
@@ -101,9 +103,6 @@ class Subject:
             initial=start,
             seed=seed,
         )
-        if labels is not None:
-            subject._check_scores()
-        return subject
 
     def once(self, name: str, computed: Callable[[], Computed]) -> Computed:
         """What several measures share: computed when one first asks, and kept with the subject."""
@@ -111,9 +110,6 @@ class Subject:
             self.__dict__[name] = computed()
         kept: Computed = self.__dict__[name]
         return kept
-
-    def has(self, need: str) -> bool:
-        return (self.initial if need == "initial" else self.inputs) is not None
 
     def moved(self, weights: Weights, *, initial: Weights | None = None) -> Subject:
         """The same network with other weights; the initial ones stay unless others are given."""
@@ -189,17 +185,14 @@ class Subject:
                 "not pay for them"
             )
 
-    def _check_scores(self) -> None:
-        inputs, labels = self.examples
-        with torch.no_grad():
-            scores = self.outputs(inputs[:2])
-        highest = int(labels.max())
-        if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] <= highest:
-            got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-            raise BadInput(
-                f"measures need one row of class scores for each example: for two examples with "
-                f"labels up to {highest} the network gives {got}"
-            )
+
+def _check_scores(scores: object, highest: int) -> None:
+    if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] <= highest:
+        got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise BadInput(
+            f"measures need one row of class scores for each example: for two examples with labels "
+            f"up to {highest} the network gives {got}"
+        )
 
 
 def _captured(
@@ -282,3 +275,60 @@ def _initial_weights(
                 "pass the network as it was before training"
             )
     return {name: torch.as_tensor(given[name]).detach().cpu().double() for name in own}
+
+
+# The weight matrices of a captured network, each [outputs, inputs]. A convolution counts as the
+# matrix [output channels, input channels x kernel positions], not as the larger operator that
+# slides it over an image: its spectral norm is that of the matrix. Biases and gains (weights with
+# one axis) are no matrices and are left out, as in the papers on these norms.
+
+#: Operator -> the argument that holds its weight, and whether its first axis is the outputs.
+_WEIGHTS = {
+    **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d"), ("weight", True)),
+    **{f"conv_transpose{axes}d": ("weight", False) for axes in (1, 2, 3)},
+    **dict.fromkeys(("embedding", "embedding_bag"), ("weight", False)),
+    "matmul": ("other", False),
+    **dict.fromkeys(("mm", "addmm"), ("mat2", False)),
+}
+#: Operators that exchange the two axes of a matrix before it is used.
+_TURNS = frozenset({"t", "transpose", "permute", "numpy_T"})
+
+
+def layers_of(graph: LayerGraph, weights: Weights) -> tuple[Tensor, ...]:
+    """Every weight matrix once, in the order in which the network uses them."""
+    matrices = _in_order(graph)
+    for name, shape in graph.parameters.items():
+        node = next((n for n in graph.nodes if name in n.parameters), None)
+        if len(shape) > 1 and name not in matrices and node is not None:
+            raise NotYetSupported(
+                f"{name} of shape {tuple(shape)} is used by {node.op}, for which no weight matrix "
+                "is defined; norms of matrices need linear, convolutional or embedding layers"
+            )
+    if not matrices:
+        raise NotYetSupported("the network has no weight matrix that an output depends on")
+    turned = (weights[n] if first else weights[n].transpose(0, 1) for n, first in matrices.items())
+    return tuple(weight.reshape(len(weight), -1).double() for weight in turned)
+
+
+def _in_order(graph: LayerGraph) -> dict[str, bool]:
+    """The matrices in order of use, and whether their first axis is the outputs."""
+    turned: dict[Reference, Reference] = {}
+    matrices: dict[str, bool] = {}
+    for node in graph.nodes:
+        name = node.kind
+        if name in _TURNS and len(node.references) == 1 and len(node.shape) == 2:
+            source = node.references[0]
+            if source.kind == "parameter":
+                turned[Reference("node", node.name)] = source
+            continue
+        if name not in _WEIGHTS:
+            continue
+        argument, outputs_first = _WEIGHTS[name]
+        value = node.arguments.get(argument)
+        if isinstance(value, Reference) and value in turned:
+            value, outputs_first = turned[value], not outputs_first
+        if not isinstance(value, Reference) or value.kind != "parameter":
+            continue
+        if len(graph.parameters[value.name]) > 1:
+            matrices.setdefault(value.name, outputs_first)
+    return matrices

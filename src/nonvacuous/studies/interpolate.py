@@ -15,8 +15,6 @@ from nonvacuous.study.settings import EXAMPLES, DataSettings, first_examples
 from nonvacuous.study.study import Answer, Context, Single, SingleStudy
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from nonvacuous.data import Dataset
     from nonvacuous.interpolation.plan import Plan
     from nonvacuous.studies.interpolation import Task
@@ -82,14 +80,9 @@ class InterpolateSettings(DataSettings):
 
         flag, usual = "labels", "true"
         try:
-            task = Task(
-                features=self.features,
-                kernel=self.kernel,
-                gamma=self.gamma,
-                degree=self.degree,
-                labels=tuple(part.strip() for part in self.labels.split(",") if part.strip()),
-                seed=self.seed,
-            )
+            labels = tuple(part.strip() for part in self.labels.split(",") if part.strip())
+            same = ("features", "kernel", "gamma", "degree", "seed")
+            task = Task(**{name: getattr(self, name) for name in same}, labels=labels)
             flag, usual = "features", "raw"
             parse_features(task.features)
             flag, usual = "gamma", "median"
@@ -162,11 +155,6 @@ class Interpolate(SingleStudy[InterpolateSettings]):
         single = super().result(settings, finished, at)
         return Single(record={**single.record, "folder": str(at.folder)})
 
-    def show(self, result: Single, console: Console) -> None:
-        from nonvacuous.studies.interpolation_page import write_text
-
-        write_text(result, console)
-
     def next_command(self, result: Single, folder: Path | None) -> str | Mapping[str, str | None]:
         if result.record["labelings"][-1]["labels"] == "true":
             return {"--labels": "true,random"}
@@ -199,13 +187,14 @@ def _plan(settings: InterpolateSettings, dataset: Dataset, at: Context) -> Plan:
     """What it will take; features are judged by their number before they are made."""
     import torch
 
+    from nonvacuous.interpolation.features import parse_features
     from nonvacuous.interpolation.plan import make_plan
     from nonvacuous.studies.interpolation import MOST_FILTERS
 
     coordinates = dataset.train.inputs[0].numel()
-    name, _, number = settings.features.partition(":")
+    name, number = parse_features(settings.features)
     if name == "patches":
-        filters = int(number) if number.isdigit() else 1000
+        filters = 1000 if number is None else number
         coordinates = 8 * filters if filters <= MOST_FILTERS else len(dataset.train) // 3
     try:
         return make_plan(

@@ -25,12 +25,7 @@ from nonvacuous.interpolation.features import (
 from nonvacuous.interpolation.filters import random_patches
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
 from nonvacuous.interpolation.plan import Method, Precision
-from nonvacuous.interpolation.solve import (
-    Interpolant,
-    interpolate,
-    interpolate_distances,
-    one_hot,
-)
+from nonvacuous.interpolation.solve import Interpolant, interpolate, interpolate_distances, one_hot
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
@@ -129,7 +124,8 @@ def run_study(
 ) -> tuple[InterpolationStudy, Interpolant]:
     """Make the features, interpolate all labelings at once, count test errors."""
     start = time.perf_counter()
-    labels, changed = labelings(dataset, task)
+    drawn = {name: corrupt(dataset, _corruption_of(name), seed=task.seed) for name in task.labels}
+    labels = {name: made.train.labels.numpy() for name, made in drawn.items()}
     values = {name: one_hot(entry, dataset.train.classes) for name, entry in labels.items()}
     test = dataset.test
     kind, filters = parse_features(task.features)
@@ -165,12 +161,12 @@ def run_study(
         labelings=tuple(
             Labeling(
                 labels=name,
-                changed=changed[name],
+                changed=int(made.changed.sum()),
                 norm=function.norms[name],
                 train_errors=wrong[name],
                 test_errors=errors.get(name),
             )
-            for name in labels
+            for name, made in drawn.items()
         ),
         **{n: getattr(function.plan, n) for n in ("method", "precision", "place", "factor_bytes")},
         **{n: getattr(function, n) for n in ("residual", "refinements", "iterations", "warnings")},
@@ -180,15 +176,6 @@ def run_study(
         seed=task.seed,
         device=str(device),
     ), function
-
-
-def labelings(dataset: Dataset, task: Task) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    labels, changed = {}, {}
-    for name in task.labels:
-        made = corrupt(dataset, _corruption_of(name), seed=task.seed)
-        labels[name] = made.train.labels.numpy()
-        changed[name] = int(made.changed.sum())
-    return labels, changed
 
 
 def chosen_kernel(task: Task, median: float) -> Kernel:

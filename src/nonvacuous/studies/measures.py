@@ -14,8 +14,6 @@ from nonvacuous.study.settings import DataSettings
 from nonvacuous.study.study import Answer, Context, Single, SingleStudy
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from nonvacuous.measures.registry import Measure
 
 
@@ -141,11 +139,6 @@ class Measures(SingleStudy[MeasuresSettings]):
         from nonvacuous.studies.measures_networks import measured
 
         return Single(record=measured(cell, at, self.kept))
-
-    def show(self, result: Single, console: Console) -> None:
-        from nonvacuous.studies.measures_page import write_text
-
-        write_text(result.record, console)
 
     def next_command(self, result: Single, folder: Path | None) -> str | Mapping[str, str | None]:
         """First the attack, then the comparison, then the page, then a bound that survives."""

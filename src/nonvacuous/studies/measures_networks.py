@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,7 @@ from torch import nn
 from nonvacuous.data import Dataset, Examples
 from nonvacuous.distributions.storage import save_tensors, tensors_digest
 from nonvacuous.errors import BadInput
-from nonvacuous.measures.attack import attack
-from nonvacuous.measures.panel import Panel, panel
+from nonvacuous.measures.panel import Attack, Panel, attack, panel
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
@@ -47,36 +46,30 @@ def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> d
     train = given.subset(np.arange(min(settings.examples, len(given))))
     other = None if settings.against is None else _corrupted(train, settings)
     network, rival = _networks(settings, train, other, at)
-    own = _panel(settings, network, at)
-    if any(entry.measure.is_bound for entry in own.entries):
+
+    def shown(function: Callable[..., Panel | Attack], one: Network, **more: Any) -> dict[str, Any]:
+        return function(
+            one.module, one.examples, initial=one.initial, seed=settings.seed,
+            only=settings.words("only"), without=settings.words("without"), progress=at.progress,
+            **more,
+        ).to_dict()  # fmt: skip
+
+    own = shown(panel, network)
+    if any(measure.is_bound for measure in settings.chosen):
         weights = tensors_digest(dict(network.module.state_dict()))
-        shown = Shown(at.ledger_file, given, command="measures")
-        shown.record({"asked": settings.asked(), "network": weights})
-    attacked = None
+        outcomes = Shown(at.ledger_file, given, command="measures")
+        outcomes.record({"asked": settings.asked(), "network": weights})
+    attacked = against = None
     if settings.attack:
-        attacked = attack(
-            network.module,
-            network.examples,
-            initial=network.initial,
-            gauges=settings.gauges,
-            spread=settings.spread,
-            seed=settings.seed,
-            only=settings.words("only"),
-            without=settings.words("without"),
-            checkpoint=at.folder / "gauges.checkpoint",
-            progress=at.progress,
-        ).to_dict()
-    compared = None if rival is None else _panel(settings, rival, at)
+        gauges = {"gauges": settings.gauges, "spread": settings.spread}
+        kept = at.folder / "gauges.checkpoint"
+        attacked = shown(attack, network, **gauges, checkpoint=kept)
+    if rival is not None:
+        compared = shown(panel, rival)
+        against = {"spec": settings.against, "trained": rival.trained, "panel": compared}
     for name, one in zip(files, (network, rival), strict=True):
         if one is not None and one.trained is not None:
             save_tensors(at.folder / name, dict(one.module.state_dict()), kind="weights")
-    against = None
-    if compared is not None and rival is not None:
-        against = {
-            "spec": settings.against,
-            "trained": rival.trained,
-            "panel": compared.to_dict(),
-        }
     return {
         "asked": settings.asked(),
         "model": settings.model,
@@ -86,22 +79,10 @@ def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> d
         "examples": len(train),
         "seed": settings.seed,
         "trained": network.trained,
-        "panel": own.to_dict(),
+        "panel": own,
         "attack": attacked,
         "against": against,
     }
-
-
-def _panel(settings: MeasuresSettings, network: Network, at: Context) -> Panel:
-    return panel(
-        network.module,
-        network.examples,
-        initial=network.initial,
-        seed=settings.seed,
-        only=settings.words("only"),
-        without=settings.words("without"),
-        progress=at.progress,
-    )
 
 
 def _corrupted(train: Examples, settings: MeasuresSettings) -> Examples:
@@ -145,13 +126,11 @@ def _loaded(settings: MeasuresSettings, part: Examples, weights: Path, flag: str
 
 def _trained(settings: MeasuresSettings, parts: Sequence[Examples], at: Context) -> list[Network]:
     """One network for each part of data, all from the same initial weights."""
-    check_fits(
-        build_network(settings.model, parts[0], seed=settings.seed), parts[0], spec=settings.model
-    )
 
     def build(seed: int) -> nn.Module:
         return build_network(settings.model, parts[0], seed=seed)
 
+    check_fits(build(settings.seed), parts[0], spec=settings.model)
     done = train_many(
         build,
         ManyExamples([part.inputs for part in parts], torch.stack([part.labels for part in parts])),
@@ -177,17 +156,7 @@ def _trained(settings: MeasuresSettings, parts: Sequence[Examples], at: Context)
         module = build(settings.seed)
         module.load_state_dict(job.state)
         last = job.history[-1]
-        networks.append(
-            Network(
-                module.eval(),
-                build(settings.seed).eval(),
-                part,
-                {
-                    "epochs": last.epoch,
-                    "loss": last.train_loss,
-                    "errors": last.train_errors,
-                    "stopped": job.stopped,
-                },
-            )
-        )
+        trained: dict[str, Any] = {"epochs": last.epoch, "loss": last.train_loss}
+        trained |= {"errors": last.train_errors, "stopped": job.stopped}
+        networks.append(Network(module.eval(), build(settings.seed).eval(), part, trained))
     return networks

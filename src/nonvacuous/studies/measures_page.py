@@ -14,7 +14,6 @@ from nonvacuous.report.plots import bars
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.study.study import Single
 
-Row = tuple[str, ...]
 _SHORT = {"rescaling": "gauge", "permutation": "order", "output scale": "output scale"}
 Shown = Mapping[str, Any]
 #: Training here ends at 0 errors and this loss, so that two networks are compared at equal fit.
@@ -57,14 +56,11 @@ def panel_table(record: Shown) -> Table:
     """One line per measure, with a second column of values where there is another network."""
     entries = record["panel"]["measures"]
     if record["against"] is None:
-        rows: list[Row] = [(e["name"], number(e), claims(e)) for e in entries]
-        return Table(("measure", "value", "same whatever the"), tuple(rows))
-    others = record["against"]["panel"]["measures"]
-    rows = [
-        (e["name"], number(e), number(o), more_complex(e, o))
-        for e, o in zip(entries, others, strict=True)
-    ]
-    return Table(("measure", "value", record["against"]["spec"], "more complex"), tuple(rows))
+        alone = tuple((e["name"], number(e), claims(e)) for e in entries)
+        return Table(("measure", "value", "same whatever the"), alone)
+    pairs = zip(entries, record["against"]["panel"]["measures"], strict=True)
+    both = tuple((e["name"], number(e), number(o), more_complex(e, o)) for e, o in pairs)
+    return Table(("measure", "value", record["against"]["spec"], "more complex"), both)
 
 
 def attack_table(record: Shown) -> Table:
@@ -182,8 +178,9 @@ def write_formulas(records: Sequence[Shown], console: Console) -> None:
         console.print(line, soft_wrap=True)
 
 
-def write_text(record: Shown, console: Console) -> None:
+def write_text(result: Single, console: Console) -> None:
     """The answer, the table, and what else was asked for."""
+    record = result.record
     console.print(answer(record), style="bold", soft_wrap=True)
     console.print()
     _print(panel_table(record), console)
@@ -210,28 +207,23 @@ _DRAWN = 15
 
 
 def page(result: Single, command: str) -> StudyPage:
-    record, sections = result.record, []
+    record = result.record
+    errors = record["panel"]["training_errors"]
+    badges = [f"{record['examples']:,} examples, {errors:,} of them wrong"]
+    sections = [_values(record), _formulas(record), _NOT_SAID]
     if record["attack"] is not None:
-        sections.append(_attack(record))
-    sections += [_values(record), _formulas(record), _not_said()]
+        badges.append(f"{record['attack']['free_scales']:,} free scales")
+        sections.insert(0, _attack(record))
+    if record["against"] is not None:
+        badges.append(f"against {record['against']['spec']}")
     return StudyPage(
         title="Measures",
         question=f"Which measures of {record['model']} on {record['data']} mean anything?",
         lead=answer(record),
-        badges=_badges(record),
+        badges=tuple(badges),
         sections=tuple(sections),
         footer=(command, f"seed {record['seed']}; Python {sys.version.split()[0]}"),
     )
-
-
-def _badges(record: Shown) -> tuple[str, ...]:
-    errors = record["panel"]["training_errors"]
-    badges = [f"{record['examples']:,} examples, {errors:,} of them wrong"]
-    if record["attack"] is not None:
-        badges.append(f"{record['attack']['free_scales']:,} free scales")
-    if record["against"] is not None:
-        badges.append(f"against {record['against']['spec']}")
-    return tuple(badges)
 
 
 def _attack(record: Shown) -> Section:
@@ -292,13 +284,12 @@ def _formulas(record: Shown) -> Section:
     )
 
 
-def _not_said() -> Section:
-    return Section(
-        "What this does not say",
-        paragraphs=(
-            "That a measure does not move says that it is a property of the function, not that it "
-            "predicts how well the network generalizes; only many networks can show that. Bounds "
-            "at or near 1 say nothing at all; each holds alone with a confidence of 95 %, not all "
-            "of them together. The smallest certificates come from nonvacuous certify.",
-        ),
-    )
+_NOT_SAID = Section(
+    "What this does not say",
+    (
+        "That a measure does not move says that it is a property of the function, not that it "
+        "predicts how well the network generalizes; only many networks can show that. Bounds at or "
+        "near 1 say nothing at all; each holds alone with a confidence of 95 %, not all of them "
+        "together. The smallest certificates come from nonvacuous certify.",
+    ),
+)

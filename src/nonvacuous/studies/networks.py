@@ -38,7 +38,7 @@ def build_network(spec: str, examples: Examples, *, seed: int) -> nn.Module:
         raise Unrecognized(
             f"there is no model {spec!r}: it is neither built in ({', '.join(BUILDERS)}, for "
             f"instance {VECTORS} or {IMAGES}) nor of the form package.module:function"
-            + (f"; did you mean {close[0]}?" if close else "."),
+            + (f"; did you mean {close[0]}?" if close else ".")
         )
     function = import_function(spec)
     try:
@@ -69,19 +69,19 @@ def load_weights(module: nn.Module, path: Path, *, flag: str, spec: str) -> None
             raise BadInput(
                 f"{flag}: {path} {what} {sorted(names)[0]!r}"
                 f"{_others(len(names) - 1)}, so it holds the weights of another architecture than "
-                f"--model {spec} (whose first tensors are {', '.join(list(expected)[:3])}).",
+                f"--model {spec} (whose first tensors are {', '.join(list(expected)[:3])})."
             )
     for name, tensor in expected.items():
         if stored[name].shape != tensor.shape:
             raise BadInput(
                 f"{flag}: {name!r} has shape {tuple(stored[name].shape)} in {path} but "
                 f"{tuple(tensor.shape)} in --model {spec}: name the architecture that these "
-                "weights were trained in.",
+                "weights were trained in."
             )
         if stored[name].is_floating_point() and not bool(stored[name].isfinite().all()):
             raise BadInput(
                 f"{flag}: {name!r} in {path} contains NaN or infinity; train the network again "
-                "with a smaller learning rate.",
+                "with a smaller learning rate."
             )
     module.load_state_dict(stored)
 
@@ -109,7 +109,7 @@ def _read(path: Path, flag: str) -> dict[str, Tensor]:
         raise BadInput(
             f"{flag}: {path} is not a safetensors file ({error}). Write it with "
             "safetensors.torch.save_file(model.state_dict(), path); files of torch.save are not "
-            "read, because loading them can run code.",
+            "read, because loading them can run code."
         ) from error
 
 

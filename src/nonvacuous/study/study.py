@@ -289,8 +289,8 @@ class SingleStudy(Study[OneCell, Single]):
     def record(self, result: Single) -> Mapping[str, Any]:
         return result.record
 
-    def tables(self, result: Single) -> Sequence[Table]:
-        return ()
+    def show(self, result: Single, console: Console) -> None:
+        import_module(self.pages).write_text(result, console)
 
     def files(self, result: Single, page: StudyPage | None) -> Mapping[str, str]:
         return {}
