@@ -14,8 +14,7 @@ from torch import nn
 
 from nonvacuous.errors import BadInput
 from nonvacuous.memorization import check_lemma, fixed_point, load, memorize, what_it_does_not_say
-from nonvacuous.memorization.construction import construct, hidden_widths
-from nonvacuous.memorization.feedback import stored_weights
+from nonvacuous.memorization.construction import construct, hidden_widths, stored_weights
 from nonvacuous.memorization.networks import MemorizingNetwork, class_head, nearest_class
 from tests.examples import some
 from tests.memorization.oracles import dense

@@ -129,16 +129,16 @@ def test_a_wrong_weight_is_found():
     from nonvacuous.memorization.inputs import read_points
     from nonvacuous.memorization.projection import line_up
 
-    points = read_points(GOOD)
-    ordered = line_up(points, seed=0)
+    rows, _ = read_points(GOOD)
+    ordered = line_up(rows, seed=0)
     made = memorize(GOOD, [1, 2, 3]).construction
-    assert certify_exactly(made, ordered, points.rows).mismatches == 0
+    assert certify_exactly(made, ordered, rows).mismatches == 0
     weights = list(made.weights)
     weights[1] += Fraction(1, 10**30)
     with pytest.raises(InvalidCertificate, match="2 of 3 values differ"):
-        certify_exactly(replace(made, weights=tuple(weights)), ordered, points.rows)
+        certify_exactly(replace(made, weights=tuple(weights)), ordered, rows)
     with pytest.raises(InvalidCertificate, match="does not lie between"):
-        certify_exactly(replace(made, knots=made.knots[::-1]), ordered, points.rows)
+        certify_exactly(replace(made, knots=made.knots[::-1]), ordered, rows)
     moved = replace(ordered, positions=tuple(z + 1 for z in ordered.positions))
     with pytest.raises(InvalidCertificate, match="positions differ"):
-        certify_exactly(made, moved, points.rows)
+        certify_exactly(made, moved, rows)

@@ -41,32 +41,20 @@ def chunks(rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
 
 
 def scan(rows: np.ndarray) -> Scan:
-    """Look at every number once; NaN and infinity are refused by position."""
+    """Look at every number; NaN and infinity are refused by position."""
+    check_finite(rows)
     largest = np.zeros(rows.shape[1], dtype=np.float64)
     row_sum = 0.0
     whole = rows.dtype.kind != "f"
-    for part, block in chunks(rows):
-        values = block.astype(np.float64)
-        sizes = np.abs(values)
+    for _, block in chunks(rows):
+        sizes = np.abs(block.astype(np.float64))
         with np.errstate(over="ignore"):
-            block_sum = float(sizes.sum(axis=1).max())
-        if not np.isfinite(block_sum):  # or entries so large that only their sum overflows
-            _check_finite(values, part.start)
-        row_sum = max(row_sum, block_sum)
+            row_sum = max(row_sum, float(sizes.sum(axis=1).max()))
         np.maximum(largest, sizes.max(axis=0), out=largest)
         if whole and sizes.max() >= 2.0**63:
             raise BadInput("points: the whole number -2**63 has no opposite; add 1 to it")
     lowest = 0 if whole else lowest_digit(rows, np.zeros(rows.shape[1], dtype=np.int64))
     return Scan(lowest, np.frexp(largest)[1].astype(np.int64), row_sum * (1 + 1e-9))
-
-
-def _check_finite(values: np.ndarray, start: int) -> None:
-    wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    if wrong.size:
-        raise BadInput(
-            f"points: the point at position {start + int(wrong[0])} contains NaN or infinity; "
-            "repair or remove such points first"
-        )
 
 
 def _split(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -82,9 +70,13 @@ def _split(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_finite(rows: np.ndarray) -> None:
-    if rows.dtype.kind == "f":
-        for part, block in chunks(rows):
-            _check_finite(block, part.start)
+    for part, block in chunks(rows):
+        wrong = np.flatnonzero(~np.isfinite(block).all(axis=1))
+        if wrong.size:
+            raise BadInput(
+                f"points: the point at position {part.start + int(wrong[0])} contains NaN or "
+                "infinity; repair or remove such points first"
+            )
 
 
 def pixel_grid(rows: np.ndarray) -> int | None:

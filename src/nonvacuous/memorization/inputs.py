@@ -24,21 +24,6 @@ MOST_CLASSES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
-    """Points as rows of an array of whole numbers or floats, and the shape that one point has."""
-
-    rows: np.ndarray
-    shape: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def dimensions(self) -> int:
-        return int(self.rows.shape[1])
-
-
-@dataclass(frozen=True, eq=False)
 class Values:
     """Values as whole numbers times a power of two: value = integers * 2**-fraction_bits.
 
@@ -57,8 +42,13 @@ class Values:
         return np.array([value / denominator for value in self.integers], dtype=np.float64)
 
 
-def read_points(anything: Any, *, shape: tuple[int, ...] | None = None) -> Points:
-    """Points from Examples, a tensor, an array or nested lists; one number per point will do."""
+def read_points(
+    anything: Any, *, shape: tuple[int, ...] | None = None
+) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Points from Examples, a tensor, an array or nested lists; one number per point will do.
+
+    As rows of an array of whole numbers or floats, and the shape that one point has.
+    """
     array = _as_array(anything.inputs if isinstance(anything, Examples) else anything, "points")
     if array.ndim == 0:
         raise BadInput("points: one number is not a list of points; give an array (points, ...)")
@@ -82,7 +72,7 @@ def read_points(anything: Any, *, shape: tuple[int, ...] | None = None) -> Point
             "points of that shape"
         )
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return Points(array.reshape(len(array), -1), given)
+    return array.reshape(len(array), -1), given
 
 
 def read_values(anything: Any, points: Any, *, count: int) -> Values:
@@ -118,11 +108,7 @@ def read_values(anything: Any, points: Any, *, count: int) -> Values:
             f"values: {wrong.size:,} of {count:,} are NaN or infinite, the first at position "
             f"{int(wrong[0])}; no network can output them: repair or remove these points"
         )
-    return _from_floats(array.astype(np.float64).tolist())
-
-
-def _from_floats(values: list[float]) -> Values:
-    ratios = [value.as_integer_ratio() for value in values]
+    ratios = [value.as_integer_ratio() for value in array.astype(np.float64).tolist()]
     bits = max(denominator.bit_length() - 1 for _, denominator in ratios)
     integers = tuple(top << (bits - bottom.bit_length() + 1) for top, bottom in ratios)
     return Values(integers, bits, None)

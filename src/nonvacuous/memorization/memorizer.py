@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import time
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -14,9 +16,14 @@ import torch
 from nonvacuous.bounds.capacity import MemorizationSizes, memorization_sizes
 from nonvacuous.errors import BadInput
 from nonvacuous.memorization import exact
-from nonvacuous.memorization.construction import Construction, construct, hidden_widths
+from nonvacuous.memorization.construction import (
+    Construction,
+    StoredWeights,
+    construct,
+    hidden_widths,
+    stored_weights,
+)
 from nonvacuous.memorization.exact import ExactCertificate, certify_exactly
-from nonvacuous.memorization.feedback import StoredWeights, stored_weights
 from nonvacuous.memorization.fixed_point import check_finite
 from nonvacuous.memorization.inputs import (
     Duplicates,
@@ -26,7 +33,6 @@ from nonvacuous.memorization.inputs import (
     settle,
 )
 from nonvacuous.memorization.networks import (
-    Interpolant,
     MemorizingNetwork,
     Residual,
     dense_values,
@@ -34,7 +40,7 @@ from nonvacuous.memorization.networks import (
     refuse_dtype,
     save_network,
 )
-from nonvacuous.memorization.projection import Direction, line_up
+from nonvacuous.memorization.projection import Direction, line_up, project_float
 from nonvacuous.progress import Progress
 
 
@@ -133,9 +139,48 @@ class Memorizer:
 
     def predict(self, points: Any) -> np.ndarray:
         """The network's value at each point, by binary search: exact at memorized points."""
-        given = read_points(points, shape=self.shape).rows
+        given, _ = read_points(points, shape=self.shape)
         check_finite(given)
-        return self._interpolant(self.direction.prepare(given))
+        rows = self.direction.prepare(given)
+        if not self.direction.is_exact:
+            return self._exactly(*self.direction.project(rows))
+        positions = project_float(rows, self.direction.weights())
+        knots, values, slopes = self._rounded
+        segment = np.searchsorted(knots, positions, side="right") - 1
+        inside = np.maximum(segment, 0)
+        reached = values[inside] + slopes[inside] * (positions - knots[inside])
+        return np.where(segment < 0, 0.0, reached)
+
+    def _exactly(self, positions: list[int], unit: int) -> np.ndarray:
+        """Values at exact positions in units of 2**unit, rounded once at the end."""
+        own, scale = self.direction.unit, 1 << self.fraction_bits
+        fine = min(unit, own)
+        knots, values, slopes = self._table
+        bends = [bend << (own - fine) for bend in knots]
+        reached = np.zeros(len(positions), dtype=np.float64)
+        for i, position in enumerate(positions):
+            here = position << (unit - fine)
+            segment = bisect.bisect_right(bends, here) - 1
+            if segment >= 0:
+                way = Fraction(here - bends[segment], 1 << (own - fine))
+                reached[i] = float((values[segment] + slopes[segment] * way) / scale)
+        return reached
+
+    @cached_property
+    def _table(self) -> tuple[list[int], list[int], list[Fraction]]:
+        """Where the network's function along its direction bends, and its value and slope there."""
+        made = self.construction
+        values = [0, *made.values]
+        steps = zip(values, made.values, made.knots, made.positions, strict=False)
+        slopes = [Fraction(to - start, position - knot) for start, to, knot, position in steps]
+        # The last point as a bend too, so that every memorized value stands in the table.
+        return [*made.knots, made.positions[-1]], values, [*slopes, slopes[-1]]
+
+    @cached_property
+    def _rounded(self) -> tuple[np.ndarray, ...]:
+        (knots, values, slopes), scale = self._table, 1 << self.fraction_bits
+        scaled = ([value / scale for value in values], [float(s / scale) for s in slopes])
+        return tuple(np.array(column, dtype=np.float64) for column in (knots, *scaled))
 
     def classify(self, points: Any) -> np.ndarray:
         """The class of each point: the one nearest to the network's value."""
@@ -144,14 +189,10 @@ class Memorizer:
         return nearest_class(self.predict(points), self.classes)
 
     def forward(
-        self,
-        points: Any,
-        *,
-        device: torch.device | str = "cpu",
-        progress: Progress | None = None,
+        self, points: Any, *, device: torch.device | str = "cpu", progress: Progress | None = None
     ) -> np.ndarray:
         """The honest way: every unit at every point in float64, n steps for each point."""
-        rows = read_points(points, shape=self.shape).rows
+        rows, _ = read_points(points, shape=self.shape)
         network = self.module(scores=False)
         return dense_values(network, rows, units=self.width, device=device, progress=progress)
 
@@ -214,10 +255,6 @@ class Memorizer:
             "sizes": asdict(self.sizes),
         }
 
-    @cached_property
-    def _interpolant(self) -> Interpolant:
-        return Interpolant(self.construction, self.direction, 1 << self.fraction_bits)
-
 
 def what_it_does_not_say(sizes: MemorizationSizes) -> tuple[str, ...]:
     """Sentences to print beside a certificate, so that nobody reads more into it."""
@@ -266,28 +303,25 @@ def memorize(
     if conflicts not in ("refuse", "majority"):
         raise BadInput(f'conflicts must be "refuse" or "majority", not {conflicts!r}')
     started = time.perf_counter()
-    read = read_points(points)
-    check_memory(len(read), read.dimensions)
-    wanted = read_values(values, points, count=len(read))
+    rows, shape = read_points(points)
+    check_memory(*rows.shape)
+    wanted = read_values(values, points, count=len(rows))
     tell: Progress = progress or (lambda *words: None)
     tell("projecting", 0, 1, "")
-    ordered = line_up(read, seed=seed)
+    ordered = line_up(rows, seed=seed)
     tell("projecting", 1, 1, "")
     kept, duplicates = settle(wanted, ordered.order, ordered.starts, conflicts=conflicts)
     tell("constructing", 0, 1, "")
     made = construct(ordered.positions, kept, depth=depth)
     tell("constructing", 1, 1, "")
+    prepared = ordered.direction.prepare(rows)
     certificate = certify_exactly(
-        made,
-        ordered,
-        ordered.direction.prepare(read.rows),
-        unreachable=duplicates.floor,
-        progress=progress,
+        made, ordered, prepared, unreachable=duplicates.floor, progress=progress
     )
     return Memorizer(
-        points=len(read),
-        dimensions=read.dimensions,
-        shape=read.shape,
+        points=len(rows),
+        dimensions=rows.shape[1],
+        shape=shape,
         classes=wanted.classes,
         certificate=certificate,
         duplicates=duplicates,

@@ -1,16 +1,10 @@
-"""The memorizing networks as ordinary modules: exactly the numbers that the theorem counts.
-
-Evaluated by binary search in a microsecond, or honestly, unit by unit, as a network does.
-"""
+"""The memorizing networks as ordinary modules: exactly the numbers that the theorem counts."""
 
 from __future__ import annotations
 
-import bisect
 import math
 import time
 from dataclasses import asdict, dataclass
-from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +14,7 @@ from torch import Tensor, nn
 
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.memorization.construction import Construction, deep_value
-from nonvacuous.memorization.projection import Direction, project_float
+from nonvacuous.memorization.construction import deep_value
 from nonvacuous.progress import Progress, Reporter
 
 #: Hidden units times points evaluated at once.
@@ -48,8 +41,7 @@ def nearest_class(values: np.ndarray, classes: int) -> np.ndarray:
     >>> nearest_class(np.array([-3.0, 0.4, 0.5, 1.6, 99.0]), 3).tolist()
     [0, 0, 0, 2, 2]
     """
-    nearest: np.ndarray = np.clip(np.ceil(values - 0.5), 0, classes - 1).astype(np.int64)
-    return nearest
+    return np.asarray(np.clip(np.ceil(values - 0.5), 0, classes - 1), dtype=np.int64)
 
 
 class Pixels(nn.Module):
@@ -117,57 +109,6 @@ class MemorizingNetwork(nn.Module):
         return scores
 
 
-@dataclass(frozen=True, eq=False)
-class Interpolant:
-    """The network's function along its direction; values are whole numbers over ``scale``."""
-
-    construction: Construction
-    direction: Direction
-    scale: int
-
-    def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Values at prepared rows: exact at memorized points, O(log n) for each point."""
-        if not self.direction.is_exact:
-            return self._exactly(*self.direction.project(rows))
-        positions = project_float(rows, self.direction.weights())
-        knots, values, slopes = self._rounded
-        segment = np.searchsorted(knots, positions, side="right") - 1
-        inside = np.maximum(segment, 0)
-        reached = values[inside] + slopes[inside] * (positions - knots[inside])
-        return np.where(segment < 0, 0.0, reached)
-
-    def _exactly(self, positions: list[int], unit: int) -> np.ndarray:
-        """Values at exact positions in units of 2**unit, rounded once at the end."""
-        own = self.direction.unit
-        fine = min(unit, own)
-        knots, values, slopes = self._table
-        bends = [bend << (own - fine) for bend in knots]
-        reached = np.zeros(len(positions), dtype=np.float64)
-        for i, position in enumerate(positions):
-            here = position << (unit - fine)
-            segment = bisect.bisect_right(bends, here) - 1
-            if segment >= 0:
-                way = Fraction(here - bends[segment], 1 << (own - fine))
-                reached[i] = float((values[segment] + slopes[segment] * way) / self.scale)
-        return reached
-
-    @cached_property
-    def _table(self) -> tuple[list[int], list[int], list[Fraction]]:
-        """Where the function bends, and its value and slope there."""
-        made = self.construction
-        values = [0, *made.values]
-        steps = zip(values, made.values, made.knots, made.positions, strict=False)
-        slopes = [Fraction(to - start, position - knot) for start, to, knot, position in steps]
-        # The last point as a bend too, so that every memorized value stands in the table.
-        return [*made.knots, made.positions[-1]], values, [*slopes, slopes[-1]]
-
-    @cached_property
-    def _rounded(self) -> tuple[np.ndarray, ...]:
-        knots, values, slopes = self._table
-        scaled = ([value / self.scale for value in values], [float(s / self.scale) for s in slopes])
-        return tuple(np.array(column, dtype=np.float64) for column in (knots, *scaled))
-
-
 def dense_values(
     network: nn.Module,
     rows: np.ndarray,
@@ -225,7 +166,7 @@ class Residual:
 
 
 KIND = "memorizing network"
-_PLAN = ("blocks", "grid", "classes")
+_NUMBERS = ("direction", "knots", "weights")
 
 
 def save_network(network: MemorizingNetwork, path: str | Path) -> Path:
@@ -249,24 +190,22 @@ def save_network(network: MemorizingNetwork, path: str | Path) -> Path:
 def load_network(path: str | Path) -> MemorizingNetwork:
     """The module that :func:`save_network` wrote."""
     stored = load_tensors(Path(path), kind=KIND, device="cpu")
-    missing = {"direction", "knots", "weights", *_PLAN} - stored.keys()
+    missing = {*_NUMBERS, "blocks", "grid", "classes"} - stored.keys()
     if missing:
         raise BadInput(f"{path} lacks {', '.join(sorted(missing))}; save the network again")
-    plan = {name: stored[name].tolist() for name in _PLAN}
     return MemorizingNetwork(
-        stored["direction"],
-        stored["knots"],
-        stored["weights"],
+        *(stored[name] for name in _NUMBERS),
         end=float(stored["end"]) if "end" in stored else None,
-        blocks=tuple(plan["blocks"]),
-        grid=plan["grid"][0] or None,
-        classes=plan["classes"][0] or None,
+        blocks=tuple(stored["blocks"].tolist()),
+        grid=int(stored["grid"]) or None,
+        classes=int(stored["classes"]) or None,
     )
 
 
 def refuse_dtype(dtype: torch.dtype, measured: Residual) -> Unsupported:
     """Why a narrower type than float64 will not do, with what it would have got wrong."""
     name = str(dtype).removeprefix("torch.")
+    digits = round(-math.log2(torch.finfo(dtype).eps)) + 1
     wrong = (
         f"{measured.wrong:,} of {measured.points:,} labels would be wrong"
         if measured.wrong is not None
@@ -274,10 +213,6 @@ def refuse_dtype(dtype: torch.dtype, measured: Residual) -> Unsupported:
     )
     return Unsupported(
         f"{name} is refused: the positions of the points need up to 53 binary digits and {name} "
-        f"has {_digits(dtype)}, so neighboring points fall together. Measured with these weights: "
+        f"has {digits}, so neighboring points fall together. Measured with these weights: "
         f"{wrong}. Use float64"
     )
-
-
-def _digits(dtype: torch.dtype) -> int:
-    return round(-torch.log2(torch.tensor(torch.finfo(dtype).eps)).item()) + 1

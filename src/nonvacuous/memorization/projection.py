@@ -13,7 +13,6 @@ import numpy as np
 
 from nonvacuous.errors import NotYetSupported
 from nonvacuous.memorization import fixed_point
-from nonvacuous.memorization.inputs import Points
 from nonvacuous.seeds import derived_seed
 
 #: Direction weights are whole numbers in (-2**28, 2**28), or fewer digits where that is what keeps
@@ -94,13 +93,13 @@ class Ordered:
     positions: tuple[int, ...]
 
 
-def line_up(points: Points, *, seed: int) -> Ordered:
+def line_up(given: np.ndarray, *, seed: int) -> Ordered:
     """Draw directions until one keeps every two different points apart; the first nearly always.
 
     Where float64 is exact, the best of several is taken: its smallest gap decides how well a
     network in float64 does.
     """
-    grid, rows, scanned = _read(points.rows)
+    grid, rows, scanned = _read(given)
     bits, exponents, is_exact = _weights(scanned)
     lowest = 0 if is_exact else fixed_point.lowest_digit(rows, exponents)
 

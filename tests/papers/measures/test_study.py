@@ -25,7 +25,6 @@ from nonvacuous.papers.measures.settings import (
     NetworkRecord,
     Times,
 )
-from nonvacuous.papers.measures.training import StudyMaterial
 from nonvacuous.study.local import LocalEngine
 from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
 from nonvacuous.study.study import Context
@@ -48,8 +47,8 @@ def run(
     return run_study(study.STUDY, settings, folder, surroundings=found, progress=progress)
 
 
-def material_of(settings: MeasuresSettings) -> StudyMaterial:
-    return StudyMaterial.of(MeasuresCell.of(settings.networks(), settings), Context(Path()))
+def material_of(settings: MeasuresSettings) -> training.Training:
+    return training.Training(MeasuresCell.of(settings.networks(), settings), Context(Path()))
 
 
 @pytest.fixture(scope="module")
@@ -208,15 +207,15 @@ def test_every_network_is_there_and_judged_only_if_it_reached_the_loss(
     assert result.left_out == 32 - len(result.reached)
     files = study.STUDY.files(result, study.STUDY.page(result, ""))
     assert len(files["networks.jsonl"].splitlines()) == 32
-    names = {entry.standing.name for entry in result.judged}
+    names = {entry.name for entry in result.judged}
     assert study.CHANCE in names
     assert "gonon-gap" in names
-    divided = {entry.standing.name: entry.divided for entry in result.judged}
+    divided = {entry.name: entry.divided for entry in result.judged}
     assert not divided["gonon-gap"]
     assert divided["spectral-sum"]
     assert result.times.networks == 32
     assert result.times.alone_networks == 1
-    assert set(result.judged[0].standing.granulated) <= {
+    assert set(result.judged[0].granulated) <= {
         "width", "dropout", "label_noise", "examples",
     }  # fmt: skip
     json.dumps(result.to_dict(), allow_nan=False)
@@ -388,10 +387,10 @@ def test_margins_count_downward_and_planted_measures_are_found_out() -> None:
         }
     )
     judged, refused = study.judge(records, JUDGE)
-    found = {entry.standing.name: entry for entry in judged}
-    assert found["spectral-sum"].standing.tau.value == pytest.approx(1.0)
-    assert found["margin-10"].standing.tau.value == pytest.approx(1.0)
-    assert found["frobenius-sum"].standing.verdict == "inverted"
+    found = {entry.name: entry for entry in judged}
+    assert found["spectral-sum"].tau.value == pytest.approx(1.0)
+    assert found["margin-10"].tau.value == pytest.approx(1.0)
+    assert found["frobenius-sum"].verdict == "inverted"
     assert found["spectral-sum"].loss_tau.value == pytest.approx(1.0)
     assert refused == {"path-norm-1": "undefined for 64 of 64 networks: no paths"}
 
@@ -405,7 +404,7 @@ def test_values_beyond_floats_are_ordered_by_their_logarithms() -> None:
     column = study.oriented("spectral-product", records, per_root_n=False)
     assert (np.diff(column) > 0).all()
     judged, _ = study.judge(records, JUDGE)
-    assert judged[0].standing.tau.value == pytest.approx(1.0)
+    assert judged[0].tau.value == pytest.approx(1.0)
 
 
 def test_networks_for_which_a_measure_is_undefined_are_left_out_for_it() -> None:
@@ -413,7 +412,7 @@ def test_networks_for_which_a_measure_is_undefined_are_left_out_for_it() -> None
         {"spectral-sum": lambda place: {"undefined": "x"} if place % 5 == 0 else number(place)}
     )
     judged, refused = study.judge(records, JUDGE)
-    found = {entry.standing.name: entry.standing for entry in judged}
+    found = {entry.name: entry for entry in judged}
     assert not refused
     assert found["spectral-sum"].networks == 51
     assert found["spectral-sum"].tau.value == pytest.approx(1.0)

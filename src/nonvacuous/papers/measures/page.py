@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING
 
 from nonvacuous.measures.correlation import Estimate
 from nonvacuous.measures.correlation_summary import Standing
-from nonvacuous.papers.measures.pictures import (
-    by_hyperparameter,
-    ranking,
-    sign_errors,
-    spoken,
-)
+from nonvacuous.papers.measures.pictures import by_hyperparameter, ranking, sign_errors, spoken
 from nonvacuous.papers.measures.settings import AXES, CHANCE, MeasuresSettings
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 
@@ -35,14 +30,13 @@ def tables(result: StudyResult) -> tuple[Table, Table]:
     return short_table(result), times_table(result)
 
 
-def _standings(result: StudyResult) -> tuple[list[Standing], list[str]]:
-    """All of them, and the axes that any of them speaks of."""
-    standings = [entry.standing for entry in result.judged]
-    return standings, [name for name in AXES if any(name in s.granulated for s in standings)]
+def _axes(result: StudyResult) -> list[str]:
+    """The axes that any measure speaks of."""
+    return [name for name in AXES if any(name in own.granulated for own in result.judged)]
 
 
 def page(result: StudyResult, command: str) -> StudyPage:
-    standings, shown = _standings(result)
+    standings = result.judged
     return StudyPage(
         title="Measures on trial",
         question="Which complexity measures predict the generalization gap?",
@@ -63,10 +57,10 @@ def page(result: StudyResult, command: str) -> StudyPage:
             Section(
                 "Which changes does it predict?",
                 (_GRANULATED_TEXT,),
-                figures=(Figure(by_hyperparameter(standings, shown)),),
+                figures=(Figure(by_hyperparameter(standings, _axes(result))),),
                 tables=(granulated_table(result),),
             ),
-            *_gauges(gauges_tables(result)),
+            *(Section(_GAUGES, (_GAUGES_TEXT,), tables=(t,)) for t in gauges_tables(result)),
             Section(
                 "How bad can it be?",
                 (_SIGN_TEXT,),
@@ -78,11 +72,6 @@ def page(result: StudyResult, command: str) -> StudyPage:
         ),
         footer=(command, f"seed {result.settings.seed}"),
     )
-
-
-def _gauges(tables: tuple[Table, ...]) -> tuple[Section, ...]:
-    heading = "Is a measure better in its best gauge?"
-    return (Section(heading, (_GAUGES_TEXT,), tables=tables),) if tables else ()
 
 
 _ORDER_TEXT = (
@@ -103,6 +92,7 @@ _SIGN_TEXT = (
     "kind of change, averaged over everything else. Pairs whose gaps differ by less than chance "
     "are left out. A measure that explains generalization would have its cross left of the coin."
 )
+_GAUGES = "Is a measure better in its best gauge?"
 _GAUGES_TEXT = (
     "The same function has many weights: rescaling a channel changes norms, sharpness and "
     "divergence but no prediction. Each measure is compared with itself where the norm (or the "
@@ -117,7 +107,7 @@ _INFORMATION_TEXT = (
 
 def lead(result: StudyResult) -> str:
     """The answer in one sentence or two."""
-    own = [entry.standing for entry in result.judged if entry.standing.name != CHANCE]
+    own = [entry for entry in result.judged if entry.name != CHANCE]
     best = own[0]
     robust = [s.name for s in own if s.worst_error.high < 0.5]
     counts = {verdict: sum(s.verdict == verdict for s in own) for verdict in VERDICTS}
@@ -144,7 +134,7 @@ def change(standing: Standing) -> str:
 def _words(result: StudyResult) -> tuple[str, ...]:
     words = []
     for verdict, meaning in VERDICTS.items():
-        names = [_named(e.standing) for e in result.judged if e.standing.verdict == verdict]
+        names = [_named(own) for own in result.judged if own.verdict == verdict]
         if names:
             words.append(f"{meaning}: {', '.join(names)}.")
     if result.not_judged:
@@ -168,13 +158,13 @@ def ranking_table(result: StudyResult) -> Table:
     """All measures, best granulated rank correlation first."""
     rows = tuple(
         (
-            entry.standing.name + (" *" if entry.divided else ""),
+            entry.name + (" *" if entry.divided else ""),
             str(rank),
-            entry.standing.verdict,
-            f"{entry.standing.tau.value:+.2f}",
-            interval(entry.standing.tau),
-            f"{entry.standing.granulated_mean.value:+.2f}",
-            interval(entry.standing.granulated_mean),
+            entry.verdict,
+            f"{entry.tau.value:+.2f}",
+            interval(entry.tau),
+            f"{entry.granulated_mean.value:+.2f}",
+            interval(entry.granulated_mean),
             f"{entry.loss_tau.value:+.2f}",
         )
         for rank, entry in enumerate(result.judged, start=1)
@@ -201,7 +191,7 @@ def robustness_table(result: StudyResult) -> Table:
             "told": f"{own.information.value:.3f}",
             "given": ", ".join(map(spoken, own.information_given)) or "nothing",
         }
-        for own in (entry.standing for entry in result.judged)
+        for own in result.judged
     )
     return Table.of(rows, _INFORMATION_TEXT, words=("measure", "where", "given"))
 
@@ -237,7 +227,7 @@ def short_table(result: StudyResult) -> Table:
             "worst": f"{own.worst_error.value:.2f}",
             "told": f"{own.information.value:.3f}",
         }
-        for own in (entry.standing for entry in result.judged)
+        for own in result.judged
     )
     return Table.of(
         rows, f"{lead(result)} Intervals and hyper-parameters: table.md and report.html."
@@ -246,10 +236,9 @@ def short_table(result: StudyResult) -> Table:
 
 def granulated_table(result: StudyResult) -> Table:
     """One column per hyper-parameter."""
-    standings, shown = _standings(result)
+    shown = _axes(result)
     rows = tuple(
-        (standing.name, *(_signed(standing.granulated.get(name)) for name in shown))
-        for standing in standings
+        (own.name, *(_signed(own.granulated.get(name)) for name in shown)) for own in result.judged
     )
     caption = "In brackets: its interval contains 0."
     return Table(("measure", *map(spoken, shown)), rows, caption=caption)

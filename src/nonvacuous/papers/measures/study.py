@@ -56,19 +56,14 @@ PAIRS = (
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judged(Standing):
     """A measure's standing by the gap of errors, and its rank correlation with that of losses.
 
     divided   whether it was divided by the square root of the number of examples
     """
 
-    standing: Standing
     loss_tau: Estimate
     divided: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        judged = {"loss_tau": asdict(self.loss_tau), "divided": self.divided}
-        return self.standing.to_dict() | judged
 
 
 @dataclass(frozen=True)
@@ -162,8 +157,7 @@ def judge(
             f"predict. Give two values or more of one of {', '.join(AXES)}"
         )
     loss_gaps = np.array([entry.loss_gap for entry in reached])
-    work, divisions = [], []
-    refused = {}
+    work, refused = [], {}
     divisible = settings.per_root_n and "examples" in trials.axes
     for name in (*reached[0].measures, CHANCE):
         divided = divisible and not knows_examples(name)
@@ -173,14 +167,13 @@ def judge(
             refused[name] = _why_undefined(name, reached)
             continue
         court = _court(trials.where(some), settings)
-        work.append(delayed(_judged)(name, court, column[some], loss_gaps[some]))
-        divisions.append(divided)
+        work.append(delayed(_judged)(name, court, column[some], loss_gaps[some], divided))
     judged: list[Judged] = []
-    for standing, tau in Parallel(n_jobs=jobs, return_as="generator")(work):
-        judged.append(Judged(standing, tau, divisions[len(judged)]))
+    for entry in Parallel(n_jobs=jobs, return_as="generator")(work):
+        judged.append(entry)
         if progress is not None:
-            progress("measures", len(judged), len(work), standing.name)
-    judged.sort(key=lambda entry: -entry.standing.granulated_mean.value)
+            progress("measures", len(judged), len(work), entry.name)
+    judged.sort(key=lambda entry: -entry.granulated_mean.value)
     return tuple(judged), refused
 
 
@@ -218,10 +211,9 @@ def _compared(pair: tuple[str, str], court: Court, given: Numbers, best: Numbers
     return Rescaled(*pair, *court.difference(given, best))
 
 
-def _judged(
-    name: str, court: Court, column: Numbers, loss_gaps: Numbers
-) -> tuple[Standing, Estimate]:
-    return court.judge(name, column), court.tau(column, gaps=loss_gaps)
+def _judged(name: str, court: Court, column: Numbers, loss_gaps: Numbers, divided: bool) -> Judged:
+    standing, loss_tau = court.judge(name, column), court.tau(column, gaps=loss_gaps)
+    return Judged(**vars(standing), loss_tau=loss_tau, divided=divided)
 
 
 def trials_of(records: Sequence[NetworkRecord]) -> Trials:
@@ -251,11 +243,10 @@ def oriented(
     entries = [record.measures.get(name, {"undefined": ""}) for record in records]
     root = np.sqrt([float(record.hyperparameters["examples"]) for record in records])
     if any("undefined" not in entry and entry["number"] is None for entry in entries):
-        logs = np.array([_log(entry) for entry in entries])
+        # Only zero has a number and no logarithm here.
+        logs = _column(entries, "log10", -np.inf)
         return logs - np.log10(root) if per_root_n else logs
-    values = np.array(
-        [np.nan if "undefined" in entry else float(entry["number"]) for entry in entries]
-    )
+    values = _column(entries, "number", np.nan)
     if name in MEASURES and MEASURES[name].higher == "better":
         # A bound has 1 / (margin sqrt(n)) where another has norm / sqrt(n).
         return -values * root if per_root_n else -values
@@ -277,10 +268,9 @@ def left_out_by(records: Sequence[NetworkRecord]) -> dict[str, dict[str, int]]:
     return {name: dict(Counter(f"{entry[name]:g}" for entry in missing)) for name in AXES}
 
 
-def _log(entry: Mapping[str, Any]) -> float:
-    if "undefined" in entry:
-        return float("nan")
-    return -np.inf if entry["log10"] is None else float(entry["log10"])
+def _column(entries: Sequence[Mapping[str, Any]], kind: str, missing: float) -> Numbers:
+    known = (np.nan if "undefined" in entry else entry[kind] for entry in entries)
+    return np.array([missing if value is None else float(value) for value in known])
 
 
 def _why_undefined(name: str, records: Sequence[NetworkRecord]) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import avg_pool2d, cross_entropy
 
-from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.measures.panel import panel
 from nonvacuous.measures.subject import Subject
@@ -35,53 +34,46 @@ from nonvacuous.study.study import Context
 from nonvacuous.training.many import train_many
 from nonvacuous.training.many_jobs import Job, JobResult, ManyExamples, ManyResult, ManySettings
 
+_CHUNK = 2048
 
-@dataclass(frozen=True, eq=False)
-class StudyMaterial:
-    """The largest training set, in a random order, with one row of labels per level of noise.
+
+class Training:
+    """The training of one cell, and the measures of what came of it.
+
+    inputs   the largest training set, in a random order
+    labels   one row for each level of noise
 
     A network with n examples sees the first n: smaller sets are parts of larger ones, and labels
     that are wrong at one level of noise are wrong at every higher one.
     """
 
-    inputs: Tensor
-    labels: Tensor
-    levels: tuple[float, ...]
-    test_inputs: Tensor
-    test_labels: Tensor
-    classes: int
-
-    @classmethod
-    def of(cls, settings: MeasuresCell, at: Context) -> StudyMaterial:
-        dataset = at.dataset(settings.data)
+    def __init__(self, cell: MeasuresCell, at: Context) -> None:
+        self.cell, self.at = cell, at
+        dataset = at.dataset(cell.data)
         if dataset.test is None:
             raise BadInput(f"{dataset.name} has no test set; without one there is no gap")
-        most = settings.most
+        most = cell.most
         if most > len(dataset.train):
             raise BadInput(
                 f"examples asks for {most}, but {dataset.name} has {len(dataset.train)} training "
                 "examples; ask for fewer"
             )
-        seed = derived_seed(settings.seed, "measures study", "examples")
+        seed = derived_seed(cell.seed, "measures study", "examples")
         order = torch.randperm(len(dataset.train), generator=torch.Generator().manual_seed(seed))
         used = dataset.train.subset(order[:most])
         tested, truth = dataset.test.inputs, dataset.test.labels
-        if settings.unused_as_test and most < len(dataset.train):
+        if cell.unused_as_test and most < len(dataset.train):
             rest = dataset.train.subset(order[most:])
             tested = torch.cat([tested, rest.inputs])
             truth = torch.cat([truth, rest.labels])
-        return cls(
-            inputs=_shown(used.inputs, settings),
-            labels=_noisy(replace(dataset, train=used), settings),
-            levels=settings.levels,
-            test_inputs=_shown(tested, settings),
-            test_labels=truth,
-            classes=dataset.train.classes,
-        )
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.inputs.shape[1:])
+        seed = derived_seed(cell.seed, "measures study", "labels")
+        noisy = [
+            corrupt(replace(dataset, train=used), spec, seed=seed).train.labels
+            for spec in ("true" if level == 0 else f"partial:{level:g}" for level in cell.levels)
+        ]
+        self.inputs, self.labels = _shown(used.inputs, cell), torch.stack(noisy)
+        self.test_inputs, self.test_labels = _shown(tested, cell), truth
+        self.shape, self.classes = tuple(self.inputs.shape[1:]), dataset.train.classes
 
     def build(self, cell: Cell, seed: int) -> nn.Module:
         """A fresh network for these inputs."""
@@ -89,41 +81,11 @@ class StudyMaterial:
 
     def row(self, cell: Cell) -> int:
         """Which row of the labels a network learns."""
-        return self.levels.index(cell.label_noise)
+        return self.cell.levels.index(cell.label_noise)
 
     def training_set(self, cell: Cell) -> tuple[Tensor, Tensor]:
         """The inputs and labels, wrong ones included, that a network learns from."""
         return self.inputs[: cell.examples], self.labels[self.row(cell), : cell.examples]
-
-
-def _noisy(dataset: Dataset, settings: MeasuresCell) -> Tensor:
-    seed = derived_seed(settings.seed, "measures study", "labels")
-    specs = ["true" if level == 0 else f"partial:{level:g}" for level in settings.levels]
-    return torch.stack([corrupt(dataset, spec, seed=seed).train.labels for spec in specs])
-
-
-def _shown(inputs: Tensor, settings: MeasuresCell) -> Tensor:
-    """What networks see of the inputs; nothing about it is learned from them."""
-    pool = settings.pool
-    if pool > 1:
-        if inputs.ndim != 4 or min(inputs.shape[2:]) < pool:
-            raise BadInput(
-                f"pool = {pool} averages squares of pixels, but the inputs have the shape "
-                f"{tuple(inputs.shape[1:])}; set pool = 1"
-            )
-        inputs = avg_pool2d(inputs, pool)
-    return 4.0 * (inputs - 0.5) if settings.centered else inputs
-
-
-_CHUNK = 2048
-
-
-class Training:
-    """The training of one cell, and the measures of what came of it."""
-
-    def __init__(self, cell: MeasuresCell, at: Context) -> None:
-        self.cell, self.at = cell, at
-        self.material = StudyMaterial.of(cell, at)
 
     def together(self) -> GroupResult:
         """All networks in the same tensors: their records with every measure, and the times.
@@ -168,24 +130,24 @@ class Training:
         return GroupResult(records=(), times=times)
 
     def _measures(self, cell: Cell, job: JobResult) -> dict[str, Any]:
-        material, seed = self.material, network_seed(self.cell.seed, cell)
-        module = material.build(cell, seed)
+        seed = network_seed(self.cell.seed, cell)
+        module = self.build(cell, seed)
         module.load_state_dict({name: tensor.cpu() for name, tensor in job.state.items()})
         measured = panel(
             module,
-            material.training_set(cell),
-            initial=material.build(cell, seed),
+            self.training_set(cell),
+            initial=self.build(cell, seed),
             only=self.cell.measures or None,
-            like=_captured(cell.model, material.shape, material.classes),
+            like=_captured(cell.model, self.shape, self.classes),
             device=self.at.device,
         )
         return {entry.measure.name: entry.result.to_dict() for entry in measured.entries}
 
     def _many(self, cells: Sequence[Cell], *, method: str) -> ManyResult:
-        first, shared, material = cells[0], self.cell, self.material
+        first, shared = cells[0], self.cell
         jobs = [
             Job(
-                labels=material.row(cell),
+                labels=self.row(cell),
                 seed=network_seed(shared.seed, cell),
                 learning_rate=cell.learning_rate,
                 weight_decay=cell.weight_decay,
@@ -198,10 +160,10 @@ class Training:
             self.at.tell("training", done, total, f"{first.model}, {message}")
 
         return train_many(
-            lambda seed: material.build(first, seed),
+            lambda seed: self.build(first, seed),
             ManyExamples(
-                [material.inputs[: first.examples]],
-                material.labels[:, : first.examples].contiguous(),
+                [self.inputs[: first.examples]],
+                self.labels[:, : first.examples].contiguous(),
             ),
             jobs,
             settings=ManySettings(
@@ -221,14 +183,13 @@ class Training:
         self, cells: Sequence[Cell], jobs: Sequence[JobResult]
     ) -> Iterator[NetworkRecord]:
         """The record of each network; losses and errors in double precision, however trained."""
-        material, device = self.material, torch.device(self.at.device)
-        first = cells[0]
-        network = material.build(first, 0).to(device).double()
-        test = (material.test_inputs.to(device), material.test_labels.to(device))
-        seen = material.inputs[: first.examples].to(device)
+        first, device = cells[0], torch.device(self.at.device)
+        network = self.build(first, 0).to(device).double()
+        test = (self.test_inputs.to(device), self.test_labels.to(device))
+        seen = self.inputs[: first.examples].to(device)
         for cell, job in zip(cells, jobs, strict=True):
             weights = {name: tensor.to(device).double() for name, tensor in job.state.items()}
-            learned = material.training_set(cell)[1].to(device)
+            learned = self.training_set(cell)[1].to(device)
             train_loss, train_errors = _counted(network, weights, seen, learned)
             test_loss, test_errors = _counted(network, weights, *test)
             yield NetworkRecord(
@@ -245,6 +206,19 @@ class Training:
                 test_examples=len(test[1]),
                 measures=self._measures(cell, job) if job.stopped == REACHED else {},
             )
+
+
+def _shown(inputs: Tensor, settings: MeasuresCell) -> Tensor:
+    """What networks see of the inputs; nothing about it is learned from them."""
+    pool = settings.pool
+    if pool > 1:
+        if inputs.ndim != 4 or min(inputs.shape[2:]) < pool:
+            raise BadInput(
+                f"pool = {pool} averages squares of pixels, but the inputs have the shape "
+                f"{tuple(inputs.shape[1:])}; set pool = 1"
+            )
+        inputs = avg_pool2d(inputs, pool)
+    return 4.0 * (inputs - 0.5) if settings.centered else inputs
 
 
 def _whole_records(path: Path) -> dict[str, NetworkRecord]:

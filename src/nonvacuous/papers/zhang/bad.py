@@ -12,7 +12,7 @@ from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation.kernels import median_squared_distance
 from nonvacuous.interpolation.perfect_fits import Judged, compare_interpolants
-from nonvacuous.report.study import Figure, Table
+from nonvacuous.report.study import Figure, Section, Table
 from nonvacuous.studies.interpolation import Task, chosen_kernel, distinct_examples
 from nonvacuous.studies.interpolation_page import percent
 from nonvacuous.study.settings import CellRecord, Frozen, StudySettings
@@ -100,9 +100,9 @@ def bad_table(bad: Sequence[Judged]) -> Table:
     )
 
 
-def bad_figures(bad: Sequence[Judged]) -> tuple[Figure, ...]:
+def bad_section(heading: str, words: str, bad: Sequence[Judged]) -> Section:
     """Norms and errors of the functions that fit perfectly."""
-    return (
+    figures = (
         drawn_bars(
             "test error",
             {entry.name: 100 * entry.test_errors / entry.test_examples for entry in bad},
@@ -119,6 +119,7 @@ def bad_figures(bad: Sequence[Judged]) -> tuple[Figure, ...]:
             log=True,
         ),
     )
+    return Section(heading, (words,), figures, (bad_table(bad),))
 
 
 #: What is drawn for a number too small for a logarithmic axis.

@@ -21,18 +21,13 @@ from nonvacuous.papers.zhang.bad import (
     Bad,
     BadResult,
     BadSettings,
-    bad_figures,
     bad_interpolants,
+    bad_section,
     bad_table,
     first,
 )
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-from nonvacuous.studies.interpolation import (
-    InterpolationStudy,
-    Task,
-    distinct_examples,
-    run_study,
-)
+from nonvacuous.studies.interpolation import InterpolationStudy, Task, distinct_examples, run_study
 from nonvacuous.studies.interpolation_page import percent
 from nonvacuous.study.settings import Frozen, chosen
 from nonvacuous.study.study import Context, Finished, Study
@@ -276,8 +271,7 @@ def page(result: KernelsResult, command: str) -> StudyPage:
         "The same examples, the same kernel, no training error; only which of the infinitely many "
         "perfect fits is taken differs."
     )
-    tables, bad = (cases_table(result),), (bad_table(result.bad),)
-    know_nothing = "Functions that fit perfectly and know nothing"
+    tables, know_nothing = (cases_table(result),), "Functions that fit perfectly and know nothing"
     return StudyPage(
         title="Exact kernel interpolation",
         question="How well do functions do that fit every training example exactly?",
@@ -285,7 +279,7 @@ def page(result: KernelsResult, command: str) -> StudyPage:
         badges=("no training error", "no ridge", f"seed {result.settings.seed}"),
         sections=(
             Section("Errors beside the published ones", (verdict(result),), figures, tables),
-            Section(know_nothing, (perfect,), bad_figures(result.bad), bad),
+            bad_section(know_nothing, perfect, result.bad),
         ),
         footer=(command, f"seed {result.settings.seed}"),
     )

@@ -24,8 +24,8 @@ from nonvacuous.papers.zhang.bad import (
     Bad,
     BadResult,
     BadSettings,
-    bad_figures,
     bad_interpolants,
+    bad_section,
     bad_table,
     drawn_bars,
 )
@@ -237,7 +237,6 @@ def page(result: LinearResult, command: str) -> StudyPage:
         log=True,
     )
     span, fits = "Who stays in the span of the examples", (fits_table(result),)
-    bad = ("Kernel functions through the same examples, chosen badly on purpose.",)
     return StudyPage(
         title="More weights than examples",
         question="Which of infinitely many perfect fits does an optimizer find?",
@@ -251,11 +250,10 @@ def page(result: LinearResult, command: str) -> StudyPage:
             Section(span, (_SPAN,), (outside, errors), fits),
             Section("A family of perfect fits", (_FAMILY,), (new, known)),
             Section("The same Hessian at all of them", (_HESSIANS,), (hessians,)),
-            Section(
+            bad_section(
                 "Interpolants that fit perfectly and fail",
-                bad,
-                bad_figures(result.bad),
-                (bad_table(result.bad),),
+                "Kernel functions through the same examples, chosen badly on purpose.",
+                result.bad,
             ),
         ),
         footer=(command, f"seed {settings.seed}"),

@@ -25,6 +25,8 @@ def page(result: TheoremResult, command: str) -> StudyPage:
     largest = max(result.depths, key=lambda entry: entry.points)
     sizes = memorization_sizes(examples=largest.points, inputs=largest.dimensions)
     rows = [(c.name, c.statement, c.found, "holds" if c.holds else "fails") for c in claims]
+    shallow = [entry for entry in result.depths if entry.depth == result.settings.depths[0]]
+    times = [float(entry.points) for entry in shallow], [entry.seconds for entry in shallow]
     headings = ("claim", "statement", "found", "verdict")
     stated = Table(headings, tuple(rows), numeric=(False,) * 4)
     return StudyPage(
@@ -48,7 +50,7 @@ def page(result: TheoremResult, command: str) -> StudyPage:
                 figures=(Figure(_errors(result)),),
                 tables=(_depths(result),),
             ),
-            Section("How long does it take?", figures=(_times(result),)),
+            Section("How long does it take?", figures=(picture_of_times(*times),)),
             Section(
                 "Does it generalize?",
                 paragraphs=(
@@ -116,12 +118,6 @@ def _errors(result: TheoremResult) -> str:
         log_x=True,
         log_y=True,
     )
-
-
-def _times(result: TheoremResult) -> Figure:
-    shallow = [entry for entry in result.depths if entry.depth == result.settings.depths[0]]
-    sizes = [float(entry.points) for entry in shallow]
-    return picture_of_times(sizes, [entry.seconds for entry in shallow])
 
 
 def tables(result: TheoremResult) -> tuple[Table]:
