@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,12 +128,10 @@ class _Keeper:
 
     def finished(self) -> int:
         """Columns that an earlier run has kept of this very matrix."""
-        try:
+        with suppress(OSError, ValueError, KeyError, TypeError):
             record = json.loads(self.record.read_text(encoding="utf-8"))
             if record["identity"] == self.identity and self.file.is_file():
                 return int(record["columns"])
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
         return 0
 
     def load(self, tiles: Tiles, columns: int) -> None:

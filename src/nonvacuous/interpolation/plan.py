@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -34,10 +35,8 @@ def available_memory(device: torch.device) -> int:
 
 def available_disk(folder: Path) -> int:
     """Bytes that can still be written to the disk of this folder, which need not exist yet."""
-    there = folder.absolute()
-    while not there.exists():
-        there = there.parent
-    return shutil.disk_usage(there).free
+    whole = folder.absolute()
+    return shutil.disk_usage(next(p for p in (whole, *whole.parents) if p.exists())).free
 
 
 def multiplication_rate(dtype: torch.dtype, device: torch.device, *, size: int = 1024) -> float:
@@ -71,12 +70,10 @@ def describe_bytes(count: float) -> str:
 
 
 def _meminfo() -> int | None:
-    try:
+    with suppress(OSError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
-    except OSError:
-        pass
     return None
 
 

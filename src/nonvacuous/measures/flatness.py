@@ -108,7 +108,14 @@ def noise_scale(subject: Subject, weights: Weights, shape: Shape) -> float:
     """
     total = len(subject.examples[1])
     allowed = errors(subject, weights) + TOLERATED * total
-    directions = [_direction(subject, weights, shape, draw) for draw in range(_DRAWS)]
+    directions = []
+    for draw in range(_DRAWS):
+        source = torch.Generator().manual_seed(derived_seed(subject.seed, "flatness", draw))
+        noise = {
+            name: shape(weight) * torch.randn(weight.shape, generator=source, dtype=torch.float64)
+            for name, weight in weights.items()
+        }
+        directions.append(subject.at_examples(noise))
     weights = subject.at_examples(weights)
 
     def bears(step: int) -> bool:
@@ -128,15 +135,6 @@ def noise_scale(subject: Subject, weights: Weights, shape: Shape) -> float:
         middle = (low + high) // 2
         low, high = (middle, high) if bears(middle) else (low, middle)
     return float(2.0 ** (low / _FINENESS))
-
-
-def _direction(subject: Subject, weights: Weights, shape: Shape, draw: int) -> dict[str, Tensor]:
-    source = torch.Generator().manual_seed(derived_seed(subject.seed, "flatness", draw))
-    noise = {
-        name: shape(weight) * torch.randn(weight.shape, generator=source, dtype=torch.float64)
-        for name, weight in weights.items()
-    }
-    return subject.at_examples(noise)
 
 
 def isotropic_scale(subject: Subject, *, in_balance: bool) -> float:

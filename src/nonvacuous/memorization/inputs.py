@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,16 +130,13 @@ def check_memory(count: int, dimensions: int, *, available: int | None = None) -
 
 def available_memory() -> int | None:
     """Free memory of this machine in bytes, or None where the system does not tell."""
-    try:
+    with suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    try:
+    with suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None
+    return None
 
 
 def _as_array(values: Any, what: str) -> np.ndarray:

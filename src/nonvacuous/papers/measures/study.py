@@ -164,7 +164,8 @@ def judge(
         column = oriented(name, reached, per_root_n=divided, seed=settings.seed)
         some = ~np.isnan(column)
         if 2 * int(some.sum()) < len(reached) or int(some.sum()) < FEWEST:
-            refused[name] = _why_undefined(name, reached)
+            why = [m["undefined"] for m in (r.measures[name] for r in reached) if "undefined" in m]
+            refused[name] = f"undefined for {len(why)} of {len(reached)} networks: {why[0]}"
             continue
         court = _court(trials.where(some), settings)
         work.append(delayed(_judged)(name, court, column[some], loss_gaps[some], divided))
@@ -271,12 +272,6 @@ def left_out_by(records: Sequence[NetworkRecord]) -> dict[str, dict[str, int]]:
 def _column(entries: Sequence[Mapping[str, Any]], kind: str, missing: float) -> Numbers:
     known = (np.nan if "undefined" in entry else entry[kind] for entry in entries)
     return np.array([missing if value is None else float(value) for value in known])
-
-
-def _why_undefined(name: str, records: Sequence[NetworkRecord]) -> str:
-    entries = [record.measures[name] for record in records]
-    missing = [entry["undefined"] for entry in entries if "undefined" in entry]
-    return f"undefined for {len(missing)} of {len(records)} networks: {missing[0]}"
 
 
 class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
