@@ -120,8 +120,6 @@ def as_losses(losses: Any) -> np.ndarray:
         values = np.asarray(losses, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise BadInput(f"losses must be numbers in [0, 1], got {type(losses).__name__}.") from error
-    if np.asarray(losses).dtype == np.bool_:
-        values = np.asarray(losses).astype(np.float64)
     if values.ndim != 1 or not len(values):
         raise BadInput(f"losses must be a sequence of numbers, got shape {values.shape}.")
     bad = np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))

@@ -121,14 +121,11 @@ def counts(name: str, values: Any, *, minimum: int = 0) -> tuple[int, ...]:
     return tuple(count(name, value, minimum=minimum) for value in values)
 
 
-def errors_among(
-    errors: Any, total_name: str, total: Any, *, name: str = "errors"
-) -> tuple[int, int]:
-    """A pair (errors, total) with 0 <= errors <= total and total >= 1."""
-    total_count = count(total_name, total, minimum=1)
-    error_count = count(name, errors)
-    at_most(name, error_count, total_name, total_count)
-    return error_count, total_count
+def errors_among(errors: Any, examples: Any) -> tuple[int, int]:
+    """A pair (errors, examples) with 0 <= errors <= examples and examples >= 1."""
+    wrong, total = count("errors", errors), count("examples", examples, minimum=1)
+    at_most("errors", wrong, "examples", total)
+    return wrong, total
 
 
 def grid_of(name: str, values: Iterable[Any], *, below: float = math.inf) -> tuple[float, ...]:

@@ -177,10 +177,8 @@ def _classes(
             f"errors and examples must hold one count per class: got {len(wrong)} and "
             f"{len(counts)} of them."
         )
-    pairs = [
-        checks.errors_among(k, "examples", n) if n else (k, n)
-        for k, n in zip(wrong, counts, strict=True)
-    ]
+    both = zip(wrong, counts, strict=True)
+    pairs = [checks.errors_among(k, n) if n else (k, n) for k, n in both]
     if any(k > n for k, n in pairs):
         raise BadInput("a class without examples cannot have errors.")
     if weights is None:

@@ -35,7 +35,7 @@ def margin_risk(*, margin_errors: int, examples: int, gap: float) -> float:
     >>> margin_risk(margin_errors=5, examples=100, gap=0.25)
     0.3000000000000006
     """
-    errors, total = checks.errors_among(margin_errors, "examples", examples)
+    errors, total = checks.errors_among(margin_errors, examples)
     return as_risk(up(errors / total + checks.non_negative("gap", gap)))
 
 

@@ -53,7 +53,7 @@ def rademacher_estimate(
     errors     wrong signs of each network on the training inputs, as counts
     examples   the number of training inputs
     """
-    wrong = [checks.errors_among(count, "examples", examples)[0] for count in errors]
+    wrong = [checks.errors_among(count, examples)[0] for count in errors]
     if not wrong:
         raise BadInput(
             "rademacher_estimate: no sign vector was given; train on at least one row of "
