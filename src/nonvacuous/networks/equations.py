@@ -12,7 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from nonvacuous.networks.log_scale import PINNED, LogScale, Power, Term
+from nonvacuous.networks.log_scale import PINNED, LogScale, Power, Term, plain
 
 Combination = dict[int, Power]
 
@@ -101,7 +101,8 @@ class Equations:
             pinned = [label for label, _ in unknown if not self.resolve(label)]
             causes = (self._reasons.get(label, "") for label in pinned)
             self._reasons[newest] = next(filter(None, causes), reason)
-        self._solved[newest] = {free: _ratio(-factor, pivot) for free, factor in total.items()}
+        parts = total.items()
+        self._solved[newest] = {free: plain(Fraction(-factor, pivot)) for free, factor in parts}
         return 1
 
     def _substituted(self, label: int, known: Combination) -> Combination:
@@ -111,13 +112,6 @@ class Equations:
         return combined(
             (power, self._solved.get(other, {other: 1})) for other, power in known.items()
         )
-
-
-def _ratio(numerator: Power, denominator: Power) -> Power:
-    if denominator == 1 or denominator == -1:
-        return numerator * denominator
-    ratio = Fraction(numerator) / Fraction(denominator)
-    return int(ratio) if ratio.denominator == 1 else ratio
 
 
 # What must hold between scales so that they pass: sums tie them, products cancel them.

@@ -78,13 +78,12 @@ class Propagation:
 
     def value(self, reference: Reference) -> tuple[LogScale, ...]:
         """The scales of what a reference stands for."""
+        if reference.kind == "node":
+            return self._values[reference.name]
         if reference.kind == "parameter":
             return (self.weight(reference.name),)
-        if reference.kind == "input":
-            return (LogScale(self.graph.inputs[reference.name]),)
-        if reference.kind == "constant":
-            return (LogScale(self.graph.constants[reference.name]),)
-        return self._values[reference.name]
+        still = self.graph.inputs if reference.kind == "input" else self.graph.constants
+        return (LogScale(still[reference.name]),)
 
     def visit(self, node: Node) -> None:
         """Let the scales pass one node."""

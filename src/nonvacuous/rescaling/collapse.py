@@ -163,8 +163,7 @@ def _term_sums(
         whole = exponent * side.power
         if whole not in known:
             known[whole] = torch.exp(whole * log_scales)
-        start = terms.starts[side.group]
-        here = known[whole][start : start + terms.sizes[side.group]]
+        here = known[whole][terms.channels(side.group)]
         return here if side.positions is None else here[side.positions]
 
     sums: list[Tensor] = []

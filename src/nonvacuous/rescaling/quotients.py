@@ -52,13 +52,13 @@ class Symmetries:
 
 def symmetries_of(graph: LayerGraph) -> Symmetries:
     """Look for them in a captured network; what is not there is refused with its reason."""
-    units = unit_layers(graph)
+    units, output = unit_layers(graph), None
+    refused = units.refused
     try:
         output = output_layer(graph)
     except NotYetSupported as reason:
-        refusal = NotInterchangeable("the scores", str(reason))
-        return Symmetries(None, units.layers, (*units.refused, refusal))
-    return Symmetries(output, units.layers, units.refused)
+        refused += (NotInterchangeable("the scores", str(reason)),)
+    return Symmetries(output, units.layers, refused)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nonvacuous.rescaling.steps import ChannelSums, channel_steps
-from nonvacuous.rescaling.terms import Side, Terms
+from nonvacuous.rescaling.terms import Block, Side, Terms
 
 # The few directions along which single channels are slow: one scalar for each group.
 #
@@ -120,15 +120,10 @@ class Descent:
         self, terms: Terms, log_scales: Tensor, *, precisions: Mapping[str, float] | None = None
     ) -> None:
         self.terms = terms
-        start = log_scales.detach().to(terms.device, torch.float64)
-        self._points = [start[block.positions] for block in terms.blocks]
-        self._where = {
-            group: (number, channels)
-            for number, block in enumerate(terms.blocks)
-            for group, channels in zip(block.groups, block.slices, strict=True)
-        }
+        #: The current point; every move makes a new vector.
+        self.log_scales = log_scales.detach().to(terms.device, torch.float64)
         self._precisions = dict.fromkeys(terms.weights, 1.0)
-        self._factors: list[dict[object, Tensor]] = [{} for _ in terms.blocks]
+        self._factors: dict[float, Tensor] = {}
         self._known_sums: dict[str, list[Tensor]] = {}
         self.set_precisions(precisions or {})
 
@@ -148,14 +143,6 @@ class Descent:
 
     # -- reading ------------------------------------------------------------------------------
 
-    @property
-    def log_scales(self) -> Tensor:
-        """The current point, as a new vector."""
-        vector = torch.empty_like(self.terms.counts)
-        for block, point in zip(self.terms.blocks, self._points, strict=True):
-            vector[block.positions] = point
-        return vector
-
     def totals(self) -> Totals:
         """The sums of every term at the current point."""
         sums = [value for values in self._sums.values() for value in values]
@@ -165,17 +152,15 @@ class Descent:
 
     def nats(self, totals: Totals) -> float:
         """The KL at the current point: good for steering, not rounded for quoting."""
-        parts = [*(totals.squares / 2).tolist(), *(-totals.products).tolist(), self._constant]
-        pairs = zip(self.terms.blocks, self._points, strict=True)
-        linear = [torch.dot(block.counts, point) for block, point in pairs]
-        parts += (-torch.stack(linear)).tolist()
+        linear = float(torch.dot(self.terms.counts, self.log_scales))
+        parts = [*totals.squares / 2, *-totals.products, self._constant, -linear]
         return math.fsum(parts) if np.isfinite(parts).all() else math.inf
 
     def derivatives(self) -> tuple[np.ndarray, np.ndarray]:
         """The first and the second derivative of the KL by each log-scale alone."""
         slopes, curvatures = np.zeros((2, self.terms.size))
-        for number, block in enumerate(self.terms.blocks):
-            sums, _ = self._channel_sums(number)
+        for block in self.terms.blocks:
+            sums, _ = self._channel_sums(block)
             positions = block.positions.cpu().numpy()
             slopes[positions], curvatures[positions] = sums.gradient(), sums.curvature()
         return slopes, curvatures
@@ -183,9 +168,9 @@ class Descent:
     def balance_residual(self) -> float:
         """The worst relative imbalance of a channel at the current point; see ``Rescaling``."""
         worst = [0.0]
-        for number, block in enumerate(self.terms.blocks):
-            sums, _ = self._channel_sums(number)
-            size = sums.magnitude() + block.touched.cpu().numpy()
+        for block in self.terms.blocks:
+            sums, _ = self._channel_sums(block)
+            size = sums.magnitude() + self.terms.touched[block.positions].cpu().numpy()
             relative = np.abs(sums.gradient()) / np.maximum(size, np.finfo(np.float64).tiny)
             worst.append(float(relative.max()))
         return max(worst)
@@ -208,20 +193,34 @@ class Descent:
         """Add one number to the log-scales of each group."""
         if not shift.any():
             return
-        moves = torch.from_numpy(shift).to(self.terms.device)
         sums_before = self._sums
-        for number, block in enumerate(self.terms.blocks):
-            self._points[number] = self._points[number] + moves[block.owners]
-            self._factors[number].clear()
-        by_term = torch.from_numpy(self.terms.exponents @ shift).to(moves.device)
+        spread = np.zeros(self.terms.size)
+        for group, move in enumerate(shift):
+            spread[self.terms.channels(group)] = move
+        self._move(torch.from_numpy(spread).to(self.terms.device))
+        by_term = torch.from_numpy(self.terms.exponents @ shift).to(self.terms.device)
         for kind, sums in sums_before.items():
             changed = torch.stack(sums) * torch.exp(_EXPONENT[kind] * by_term)
             sums_before[kind] = list(changed.unbind())
 
     def sweep(self) -> None:
-        """Move every channel once, block by block."""
-        for number in range(len(self._points)):
-            self._update(number)
+        """Move every channel once, block by block, and bring the sums of terms up to date."""
+        for block in self.terms.blocks:
+            sums, seen = self._channel_sums(block)
+            steps = torch.from_numpy(channel_steps(sums, coupled=block.coupled))
+            moved = torch.zeros_like(self.log_scales)
+            moved[block.positions] = steps.to(self.terms.device)
+            self._move(moved)
+            for term, side, kind, values in seen:
+                if block.coupled:
+                    self._sums[kind][term] = self._total(term, kind)
+                else:
+                    own = self._spread(self.terms.terms[term].sides[side], kind)
+                    self._sums[kind][term] = torch.dot(values, own)
+
+    def _move(self, steps: Tensor) -> None:
+        self.log_scales = self.log_scales + steps
+        self._factors.clear()
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -234,23 +233,8 @@ class Descent:
                 self._known_sums[kind] = sums
         return self._known_sums
 
-    def _update(self, number: int) -> None:
-        """Move the channels of one block, and bring the sums of terms that end here up to date."""
-        block = self.terms.blocks[number]
-        sums, seen = self._channel_sums(number)
-        steps = torch.from_numpy(channel_steps(sums, coupled=block.coupled))
-        self._points[number] = self._points[number] + steps.to(self.terms.device)
-        self._factors[number].clear()
-        for term, side, kind, values in seen:
-            if block.coupled:
-                self._sums[kind][term] = self._total(term, kind)
-            else:
-                own = self._spread(self.terms.terms[term].sides[side], kind)
-                self._sums[kind][term] = torch.dot(values, own)
-
-    def _channel_sums(self, number: int) -> tuple[ChannelSums, list[tuple[int, int, str, Tensor]]]:
+    def _channel_sums(self, block: Block) -> tuple[ChannelSums, list[tuple[int, int, str, Tensor]]]:
         """Per-channel sums of one block, and those contributions that no later block changes."""
-        block = self.terms.blocks[number]
         gathered: dict[tuple[str, float], Tensor] = {}
         seen = []
         for contact in block.contacts:
@@ -262,13 +246,14 @@ class Descent:
                 values = self._seen_from(contact.term, contact.side, kind)
                 key = (kind, where.power)
                 if key not in gathered:
-                    gathered[key] = torch.zeros_like(block.counts)
-                where.add_to(gathered[key][contact.channels], values)
+                    gathered[key] = torch.zeros_like(self.log_scales)
+                where.add_to(gathered[key][self.terms.channels(where.group)], values)
                 if contact.is_last and kind != "magnitudes":
                     seen.append((contact.term, contact.side, kind, values))
         for (kind, power), sums in gathered.items():
-            sums *= self._block_factor(number, _EXPONENT[kind] * power)
-        counts, *arrays = torch.stack([block.counts, *gathered.values()]).cpu().numpy()
+            sums *= self._factor(_EXPONENT[kind] * power)
+        rows = torch.stack([self.terms.counts, *gathered.values()])
+        counts, *arrays = rows[:, block.positions].cpu().numpy()
         known: dict[str, dict[float, np.ndarray]] = {kind: {} for kind in _EXPONENT}
         for (kind, power), array in zip(gathered, arrays, strict=True):
             known[kind][power] = array
@@ -293,16 +278,10 @@ class Descent:
 
     def _spread(self, side: Side, kind: str) -> Tensor:
         """The factors of a group, one for each row of the term that it touches."""
-        number, channels = self._where[side.group]
-        exponent = _EXPONENT[kind] * side.power
-        known = self._factors[number]
-        key = (side.group, exponent)
-        if key not in known:
-            known[key] = self._block_factor(number, exponent)[channels]
-        return known[key] if side.positions is None else known[key][side.positions]
+        factor = self._factor(_EXPONENT[kind] * side.power)[self.terms.channels(side.group)]
+        return factor if side.positions is None else factor[side.positions]
 
-    def _block_factor(self, number: int, exponent: float) -> Tensor:
-        known = self._factors[number]
-        if exponent not in known:
-            known[exponent] = torch.exp(exponent * self._points[number])
-        return known[exponent]
+    def _factor(self, exponent: float) -> Tensor:
+        if exponent not in self._factors:
+            self._factors[exponent] = torch.exp(exponent * self.log_scales)
+        return self._factors[exponent]

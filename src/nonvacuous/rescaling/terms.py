@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,31 +30,23 @@ from torch import Tensor
 # operations.
 
 
-@dataclass(frozen=True)
-class Contact:
-    """One side of one term that touches a block, and the channels of the block it touches."""
+class Contact(NamedTuple):
+    """One side of one term that touches a block."""
 
     term: int
     side: int
-    channels: slice
     is_last: bool  # no other side of the term is moved later in a sweep
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some groups side by side, as one vector of channels.
+    """Some groups that move together; ``positions`` are those of their channels in log_scales.
 
-    ``positions`` says where each channel is in the vector of log-scales, ``owners`` which group it
-    belongs to, ``slices`` where each group lies in the block. ``coupled`` groups have terms that
-    hold two of their channels; they are blocks of their own.
+    ``coupled`` groups have terms that hold two of their channels; they are blocks of their own.
     """
 
     groups: tuple[int, ...]
-    slices: tuple[slice, ...]
     positions: Tensor
-    owners: Tensor
-    counts: Tensor
-    touched: Tensor
     reach: float
     coupled: bool
     contacts: tuple[Contact, ...]
@@ -76,30 +69,19 @@ def find_blocks(terms: Terms) -> tuple[Block, ...]:
 
 
 def _block(terms: Terms, groups: tuple[int, ...], turn: dict[int, int]) -> Block:
-    sizes = [terms.sizes[group] for group in groups]
-    slices = tuple(
-        slice(int(end) - size, int(end)) for size, end in zip(sizes, np.cumsum(sizes), strict=True)
-    )
-    positions = np.concatenate(
-        [np.arange(terms.starts[g], terms.starts[g] + terms.sizes[g]) for g in groups]
-    )
     contacts = []
-    for group, channels in zip(groups, slices, strict=True):
+    for group in groups:
         for number, term in enumerate(terms.terms):
             turns = [turn[side.group] for side in term.sides]
             contacts += [
-                Contact(number, side, channels, is_last=turns.index(max(turns)) == side)
+                Contact(number, side, is_last=turns.index(max(turns)) == side)
                 for side, where in enumerate(term.sides)
                 if where.group == group
             ]
-    where = torch.from_numpy(positions).to(terms.device)
+    channels = torch.arange(terms.size, device=terms.device)
     return Block(
         groups=groups,
-        slices=slices,
-        positions=where,
-        owners=torch.from_numpy(np.repeat(groups, sizes)).to(terms.device),
-        counts=terms.counts[where],
-        touched=terms.touched[where],
+        positions=torch.cat([channels[terms.channels(group)] for group in groups]),
         reach=terms.reach[groups[0]],
         coupled=terms.coupled[groups[0]],
         contacts=tuple(contacts),
@@ -244,6 +226,10 @@ class Terms:
     def device(self) -> torch.device:
         return self.counts.device
 
+    def channels(self, group: int) -> slice:
+        """Where the channels of a group are in log_scales."""
+        return slice(self.starts[group], self.starts[group] + self.sizes[group])
+
     @property
     def unmoved(self) -> Tensor:
         """The log-scales of the network as it was given."""
@@ -296,8 +282,7 @@ class Terms:
     def group_counts(self) -> np.ndarray:
         """``counts`` summed over each group."""
         counts = self.counts.cpu().numpy()
-        pairs = zip(self.starts, self.sizes, strict=True)
-        return np.array([counts[start : start + size].sum() for start, size in pairs])
+        return np.array([counts[self.channels(g)].sum() for g in range(len(self.sizes))])
 
     def merged(self) -> Terms:
         """The same problem with fewer terms: those of single channels added up by power.
