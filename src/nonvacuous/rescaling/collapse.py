@@ -103,10 +103,7 @@ _LOG_FACTOR = 230.0
 
 
 def collapsed_nats(terms: Terms, groups: ScaleGroups, moves: np.ndarray) -> dict[str, float] | None:
-    """KL(Q moved by ``moves`` || P) for each tensor, rounded up; None where too much cancels.
-
-    ``terms`` must not be merged: each of them has to tell which tensor it came from.
-    """
+    """KL(Q moved by ``moves`` || P) for each tensor, rounded up; None where too much cancels."""
     powers = [abs(side.power) for term in terms.terms for side in term.sides]
     reach = max(powers, default=0.0) * float(np.abs(moves).max(initial=0.0))
     low, high = terms.squares_range

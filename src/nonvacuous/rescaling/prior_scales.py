@@ -176,8 +176,7 @@ class _Search:
 
     def choose(self, log_scales: Tensor) -> dict[str, float]:
         """The best scales of the grid for a point of the orbit."""
-        descent = Descent(self.terms, log_scales)
-        energies = self._energies(descent.totals(), dict.fromkeys(self.terms.weights, 1.0))
+        energies = self._energies(log_scales)
         return self.grid.cheapest_for(self.sharing, energies, self.terms.weights)
 
     def descent(self, log_scales: Tensor, scales: Mapping[str, float]) -> Descent:
@@ -194,18 +193,18 @@ class _Search:
         descent = self.descent(log_scales, scales)
         return descent.nats(descent.totals())
 
-    def _energies(self, totals: Totals, precisions: Mapping[str, float]) -> dict[str, float]:
+    def _energies(self, log_scales: Tensor) -> dict[str, float]:
         """Squared distance of each tensor from the prior means, variances included."""
+        totals = Descent(self.terms, log_scales).totals()
         parts: dict[str, list[float]] = {n: [v] for n, v in self.terms.remainders.items()}
         sums = totals.squares - 2 * totals.products
         for term, value in zip(self.terms.terms, sums, strict=True):
-            parts[term.tensor].append(float(value) / precisions[term.tensor])
+            parts[term.tensor].append(float(value))
         return {name: math.fsum(values) for name, values in parts.items()}
 
     def relax(self, start: Tensor) -> tuple[Tensor, int]:
         """Descend over channel scales and prior scales together, any positive scales allowed."""
-        unit = dict.fromkeys(self.terms.weights, 1.0)
-        energies = self._energies(Descent(self.terms, start).totals(), unit)
+        energies = self._energies(start)
         precisions: dict[str, float] = {}
         for names in self.sharing:
             energy = math.fsum(energies[name] for name in names)

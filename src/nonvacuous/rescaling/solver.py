@@ -195,8 +195,7 @@ def rescale(
         total = total_nats(nats)
         return Rescaling(unmoved, total, total, MappingProxyType(nats), 0.0, 0, True)
     terms = collapse_reading(reading, groups)
-    merged = terms.merged()
-    descent = best_descent(merged, limits)
+    descent = best_descent(terms, limits)
     log_scales = descent.log_scales.cpu().numpy()
     # The collapsed sums tell both, unless so much cancels that the tensors must be read again.
     before = collapsed_nats(terms, groups, unmoved)
@@ -211,7 +210,7 @@ def rescale(
         kl_before=total_nats(before),
         kl_after=total_nats(after),
         kl_terms=MappingProxyType(after),
-        balance_residual=Descent(merged, torch.from_numpy(log_scales)).balance_residual(),
+        balance_residual=Descent(terms, torch.from_numpy(log_scales)).balance_residual(),
         sweeps=descent.sweeps,
         converged=descent.converged,
     )
@@ -243,7 +242,7 @@ def polished(
     best = groups.checked(log_scales)
     if groups.size == 0:
         return best
-    terms = collapse(Q, P, groups).merged()
+    terms = collapse(Q, P, groups)
     slope, curvature = _derivatives(terms, best)
     for _ in range(_NEWTON_STEPS):
         moved = best - _newton_step(terms, best, slope, curvature)

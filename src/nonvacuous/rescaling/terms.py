@@ -15,7 +15,7 @@ combination of channels that occurs, for everything else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -283,27 +283,3 @@ class Terms:
         """``counts`` summed over each group."""
         counts = self.counts.cpu().numpy()
         return np.array([counts[self.channels(g)].sum() for g in range(len(self.sizes))])
-
-    def merged(self) -> Terms:
-        """The same problem with fewer terms: those of single channels added up by power.
-
-        Biases and layers at the pinned ends join; from here on tensors cannot be told apart.
-        """
-        kept: list[Term] = []
-        joined: dict[tuple[int, float], Bundle] = {}
-        for term in self.terms:
-            side = term.sides[0]
-            if len(term.sides) > 1 or side.positions is not None:
-                kept.append(term)
-                continue
-            key = (side.group, side.power)
-            if key in joined:
-                other = joined[key]
-                sums = [t for t in (term.products, other.products) if t is not None]
-                products = torch.stack(sums).sum(0) if sums else None
-                joined[key] = replace(
-                    other, squares=other.squares + term.squares, products=products
-                )
-            else:
-                joined[key] = Bundle(term.tensor, (side,), term.squares, term.products)
-        return replace(self, terms=(*kept, *joined.values()))
