@@ -68,19 +68,15 @@ class Reading:
         return cls(device=device, shapes=shapes, tensors=tensors, numbers=numbers)
 
     def chunks(
-        self, name: str, *, axis: int | None = None, shape: tuple[int, ...] | None = None
+        self, name: str, *, axis: int | None = None
     ) -> Iterator[tuple[tuple[slice, ...], list[Tensor]]]:
         """The tensor in pieces, each with the slices that it was taken from.
 
         A piece is the mean, the scale, the prior mean and the prior scale, in float64: views of
         what was given, not to be written to, and single numbers where all entries are the same.
-        ``shape`` is another shape to read it in, with the same entries in the same order.
         """
-        tensors = self.tensors[name]
-        if shape is not None:
-            tensors = tuple(t.reshape(shape) if t.ndim else t for t in tensors)  # type: ignore[assignment]
-        for part in chunks(shape or self.shapes[name], self.device, axis=axis):
-            pieces = (tensor[part] if tensor.ndim else tensor for tensor in tensors)
+        for part in chunks(self.shapes[name], self.device, axis=axis):
+            pieces = (tensor[part] if tensor.ndim else tensor for tensor in self.tensors[name])
             yield part, [piece.to(self.device).to(torch.float64) for piece in pieces]
 
 
@@ -145,7 +141,7 @@ def row_sums(reading: Reading, name: str, axes: list[int]) -> RowSums:
         and _SCALES[0] < prior_scale < _SCALES[1]
     ):
         return _uniform(reading, name, len(axes), scale, prior_scale)
-    return _any(reading, name, axes, leading=leading)
+    return _any(reading, name, axes)
 
 
 def _uniform(reading: Reading, name: str, kept: int, scale: float, prior_scale: float) -> RowSums:
@@ -178,23 +174,18 @@ def _uniform(reading: Reading, name: str, kept: int, scale: float, prior_scale: 
     )
 
 
-def _any(reading: Reading, name: str, axes: list[int], *, leading: bool) -> RowSums:
+def _any(reading: Reading, name: str, axes: list[int]) -> RowSums:
     """Any scales and any prior means, different for every weight."""
     shape, device = reading.shapes[name], reading.device
+    summed = [axis for axis in range(len(shape)) if axis not in axes]
     kept = [shape[axis] for axis in axes]
-    if leading:
-        shape = (math.prod(kept), math.prod(shape[len(axes) :]))
-        summed, lead = [1], True
-    else:
-        summed, lead = [axis for axis in range(len(shape)) if axis not in axes], 0 in axes
-    sizes = [size for axis, size in enumerate(shape) if axis not in summed]
-    squares = torch.zeros(sizes, dtype=torch.float64, device=device)
+    squares = torch.zeros(kept, dtype=torch.float64, device=device)
     products = None if reading.centered(name) else torch.zeros_like(squares)
     prior_squares, logs, log_sizes = torch.zeros(3, dtype=torch.float64, device=device).unbind()
-    for part, (mean, scale, prior_mean, prior_scale) in reading.chunks(name, axis=0, shape=shape):
+    for part, (mean, scale, prior_mean, prior_scale) in reading.chunks(name, axis=0):
         inverse = prior_scale.reciprocal()
         mean = mean * inverse
-        target = part if lead else ...
+        target = part if 0 in axes else ...
         if products is not None:
             prior_mean = prior_mean * inverse
             products[target] += _sum_over(mean * prior_mean, summed)
@@ -207,8 +198,7 @@ def _any(reading: Reading, name: str, axes: list[int], *, leading: bool) -> RowS
         logs = logs + logarithm.sum() * repeats
         log_sizes = log_sizes + logarithm.abs_().sum() * repeats
         squares[target] += _sum_over(mean.square_().add_(variance), summed)
-    sums = Sums(squares, products).map(lambda t: t.view(kept))
-    return RowSums(sums, prior_squares, logs, log_sizes)
+    return RowSums(Sums(squares, products), prior_squares, logs, log_sizes)
 
 
 def _sum_over(values: Tensor, axes: list[int]) -> Tensor:
