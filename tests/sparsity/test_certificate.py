@@ -247,8 +247,8 @@ def test_the_final_noise_is_not_the_noise_of_the_search() -> None:
     seeds |= {derived_seed(0, "search"), derived_seed(0, "final", prior.digest(), setting)}
     assert len(seeds) == 4
     once = SparseSettings(passes=1)
-    first = final_estimate(evaluator, setting, inputs, once, seed=0)
-    assert first == final_estimate(evaluator, setting, inputs, once, seed=0)
+    first = final_estimate(evaluator, setting, inputs, examples, once, seed=0)
+    assert first == final_estimate(evaluator, setting, inputs, examples, once, seed=0)
     # What the certificate counted is what a pass with the final seed gives, and no other.
     counts = []
     for seed in (derived_seed(0, "final", network.digest(), setting), derived_seed(0, "search")):
@@ -312,6 +312,7 @@ def test_claims_about_networks_fitted_to_coin_flips_are_never_false() -> None:
             evaluator,
             Setting(-40, (0,), 5, "exponential", 0, False),
             read_inputs(network, prior, examples),
+            examples,
             SparseSettings(passes=1),
             seed=round_,
         )

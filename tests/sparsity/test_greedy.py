@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.measuring import signs_kept
 from nonvacuous.sparsity.norms import row_norm
 from nonvacuous.sparsity.radii import (
     LayerStability,
@@ -96,14 +95,9 @@ def test_the_greedy_choice_has_the_radius_it_claims():
             assert float(radius) >= 3 * gamma * (1 - 1e-12)
 
 
-def stability(values, thresholds):
-    kept = signs_kept(0, [values], [thresholds], [(values < 0).sum(1)])
-    return LayerStability(kept["on 0 0"].sum(0), kept["off 0 0"].sum(0), len(values))
-
-
 def test_stability_counts_signs():
     values = torch.tensor([[2.0, -2.0, 0.5, 2.0], [2.0, -2.0, -0.5, -2.0], [2.0, -3.0, 0.0, 0.1]])
-    found = stability(values, torch.ones(3))
+    found = LayerStability.of(values, torch.ones(3))
     assert found.active.tolist() == [3, 0, 0, 1]
     assert found.inactive.tolist() == [0, 3, 0, 1]
     assert found.unstable.tolist() == [0, 0, 3, 1]
@@ -111,9 +105,9 @@ def test_stability_counts_signs():
     assert sum(found.kinds().values()) == 4
     assert list(found.kinds().values()) == [1, 1, 0, 1, 1]
     each = torch.tensor([1.0, 3.0, 0.05])
-    by_example = stability(values, each)
+    by_example = LayerStability.of(values, each)
     assert by_example.active.tolist() == [2, 0, 0, 2]
-    every = stability(values, each[:, None].expand(3, 4))
+    every = LayerStability.of(values, each[:, None].expand(3, 4))
     assert torch.equal(every.active, by_example.active)
     assert torch.equal(every.unstable, by_example.unstable)
 

@@ -15,7 +15,7 @@ from nonvacuous.data import Examples, digits
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.training import (
     ChainTraining,
-    _Objective,
+    _losses,
     chain_errors,
     initial_chain,
     limit_spectral_norms,
@@ -72,7 +72,7 @@ def test_objective_is_what_it_says(few):
     inputs, labels, chain = few
     anchors = tuple(matrix + 0.1 for matrix in chain)
     wanted = ChainTraining(pull=0.7, stability=0.4, stability_level=0.6, activity=0.3)
-    total, fit = _Objective(wanted, anchors, 0)(chain, inputs, labels)
+    total, fit = _losses(wanted, chain, anchors, inputs, labels, torch.Generator())
     expected_total, expected_fit = by_definition(chain, anchors, inputs, labels, wanted)
     assert float(total) == pytest.approx(expected_total, rel=1e-9)
     assert float(fit) == pytest.approx(expected_fit, rel=1e-12)
@@ -83,8 +83,9 @@ def test_noise_is_weight_noise(few):
     """The mean loss under noise on pre-activations equals that under noise on the weights."""
     inputs, labels, chain = few
     noise = (0.3, 0.2, 0.5)
-    objective = _Objective(ChainTraining(noise=noise), chain, 5)
-    ours = torch.stack([objective(chain, inputs, labels)[1] for _ in range(4000)])
+    settings, draws = ChainTraining(noise=noise), torch.Generator().manual_seed(5)
+    drawn = (_losses(settings, chain, chain, inputs, labels, draws) for _ in range(4000))
+    ours = torch.stack([fit for _, fit in drawn])
     generator = torch.Generator().manual_seed(9)
     truth = []
     for _ in range(4000):
@@ -266,9 +267,9 @@ def test_layers_between_hidden_ones_start_as_rotations():
 
 def test_penalties_on_blocks_and_on_what_is_no_rotation_are_what_they_say(few):
     inputs, labels, chain = few
-    plain, _ = _Objective(ChainTraining(), chain, seed=0)(chain, inputs, labels)
+    plain, _ = _losses(ChainTraining(), chain, chain, inputs, labels, torch.Generator())
     wanted = ChainTraining(activity=0.3, activity_block=2, orthogonal=0.7)
-    total, _ = _Objective(wanted, chain, seed=0)(chain, inputs, labels)
+    total, _ = _losses(wanted, chain, chain, inputs, labels, torch.Generator())
     expected = 0.0
     for x in inputs:
         hidden = x
@@ -286,5 +287,5 @@ def test_silent_blocks_do_not_spoil_the_gradient(few):
     dead = (-chain[0].abs(), *chain[1:])
     weights = [matrix.clone().requires_grad_() for matrix in dead]
     wanted = ChainTraining(activity=0.3, activity_block=4)
-    _Objective(wanted, dead, seed=0)(weights, inputs, labels)[0].backward()
+    _losses(wanted, weights, dead, inputs, labels, torch.Generator())[0].backward()
     assert all(bool(matrix.grad.isfinite().all()) for matrix in weights)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,23 +15,10 @@ from torch import Tensor
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.records import ComplexityRecord
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, ImageShape, Pool
-from nonvacuous.sparsity_records import ConvolutionRecord, NoiseLayer, PoolingRecord, SparsityRecord
+from nonvacuous.sparsity_records import ConvolutionRecord, PoolingRecord, SparsityRecord
 
 #: Images of more numbers than this are not read from a file.
 _LARGEST = 2**26
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """What a layer reads, where it reads it, and what is left of it after pooling."""
-
-    before: ImageShape
-    middle: ImageShape
-    after: ImageShape
-
-    @property
-    def positions(self) -> int:
-        return self.middle[1] * self.middle[2]
 
 
 def convolution_records(
@@ -68,13 +54,17 @@ def tensor_scales(record: SparsityRecord) -> dict[str, float]:
     return scales
 
 
-def shapes_of(record: SparsityRecord) -> tuple[Shapes, ...]:
-    """The shapes along the way; :class:`BadInput` where the layers do not fit together."""
-    assert record.images is not None
-    shapes: list[Shapes] = []
-    before: ImageShape = (record.images[0], record.images[1], record.images[2])
+def _readings(record: SparsityRecord) -> list[tuple[ConvolutionRecord, ImageShape, int]]:
+    """Of each layer its convolution, the shape that it reads, and at how many positions.
+
+    :class:`BadInput` where the layers do not fit together.
+    """
+    readings = []
+    before = _input_shape(record)
     for layer in record.layers:
-        own = _convolution(layer)
+        own = layer.convolution
+        if own is None:
+            raise BadInput(f"layer {layer.name} of a convolutional network has no kernel")
         outputs, channels, high, wide = own.kernel
         middle = (outputs, *_sides(before, (high, wide), own, own.dilation))
         after = middle
@@ -87,40 +77,45 @@ def shapes_of(record: SparsityRecord) -> tuple[Shapes, ...]:
             )
         if max(math.prod(before), math.prod(middle), math.prod(own.kernel)) > _LARGEST:
             raise BadInput(f"layer {layer.name} is too large to be read from a certificate")
-        shapes.append(Shapes(before, middle, after))
+        readings.append((own, before, middle[1] * middle[2]))
         before = after
-    return tuple(shapes)
+    return readings
+
+
+def _input_shape(record: SparsityRecord) -> ImageShape:
+    assert record.images is not None
+    channels, high, wide = record.images
+    return channels, high, wide
 
 
 def wrong_convolution(record: SparsityRecord) -> str | None:
     """A layer whose own numbers contradict one another, in words."""
     if record.images is None:
         return None
-    shapes = shapes_of(record)
-    for layer, shape in zip(record.layers, shapes, strict=True):
-        own = _convolution(layer)
+    readings = _readings(record)
+    for layer, (own, _, positions) in zip(record.layers, readings, strict=True):
         if len(layer.tensors) > 2:
             return f"layer {layer.name} has more than weights and a bias"
-        if own.positions != shape.positions:
+        if own.positions != positions:
             return (
                 f"layer {layer.name} is recorded with {own.positions} positions; it has "
-                f"{shape.positions}, and all of them share its noise"
+                f"{positions}, and all of them share its noise"
             )
         biased = len(layer.tensors) == 2
-        expected = bias_scale(layer.scale, shape.positions) if biased else None
+        expected = bias_scale(layer.scale, positions) if biased else None
         if own.bias_scale != expected:
             return (
                 f"the bias of layer {layer.name} is recorded with noise {own.bias_scale!r}; at "
-                f"{shape.positions} positions it is {expected!r}"
+                f"{positions} positions it is {expected!r}"
             )
         pool = own.pooling
         if pool is not None and pool.kind == "max" and (pool.padding != (0, 0)):
             return f"layer {layer.name} pools a maximum with padding, which no theorem covers"
-    last, shape = _convolution(record.layers[-1]), shapes[-1]
-    if shape.positions != 1 or last.pooling is not None or last.kernel[1:] != shape.before:
-        return f"the last layer {record.layers[-1].name} does not cover its input once"
+    name, (last, before, positions) = record.layers[-1].name, readings[-1]
+    if positions != 1 or last.pooling is not None or last.kernel[1:] != before:
+        return f"the last layer {name} does not cover its input once"
     if last.padding != (0, 0):
-        return f"the last layer {record.layers[-1].name} has padding"
+        return f"the last layer {name} has padding"
     return None
 
 
@@ -155,33 +150,31 @@ def wrong_structure(record: SparsityRecord, chain: ConvChain) -> str | None:
 
 def chain_from(record: SparsityRecord, tensors: Mapping[str, Tensor]) -> ConvChain:
     """The network out of named tensors, as its theorem reads it."""
-    assert record.images is not None
     wrong = wrong_convolution(record)
     if wrong is not None:
         raise BadInput(f"{wrong}.")
     parts: list[tuple[ConvLayer, Pool]] = []
-    for layer, shape in zip(record.layers, shapes_of(record), strict=True):
-        own = _convolution(layer)
+    for layer, (own, before, _) in zip(record.layers, _readings(record), strict=True):
         missing = [name for name in layer.tensors if name not in tensors]
         if missing:
             raise BadInput(f"there is no tensor {missing[0]!r} for layer {layer.name}")
         given = [tensors[name].detach().to("cpu", torch.float64) for name in layer.tensors]
-        weight = _kernel(layer.name, given[0], own, shape)
+        weight = _kernel(layer.name, given[0], own, before)
         if len(given) == 2 and tuple(given[1].shape) != own.kernel[:1]:
             raise BadInput(f"the bias of layer {layer.name} has not one number for each output")
         bias = given[1] if len(given) == 2 else None
         ways = _two(own.stride), _two(own.padding), _two(own.dilation)
         parts.append((ConvLayer(layer.name, weight, bias, *ways), _pool(own.pooling)))
-    return ConvChain.of((record.images[0], record.images[1], record.images[2]), parts)
+    return ConvChain.of(_input_shape(record), parts)
 
 
-def _kernel(name: str, given: Tensor, own: ConvolutionRecord, shape: Shapes) -> Tensor:
+def _kernel(name: str, given: Tensor, own: ConvolutionRecord, before: ImageShape) -> Tensor:
     if given.dim() == 2:
         # A linear layer: it has no choice but to cover what it reads.
         plain = own.stride == own.dilation == (1, 1) and own.padding == (0, 0)
-        if own.kernel[1:] != shape.before or not plain:
+        if own.kernel[1:] != before or not plain:
             raise BadInput(f"layer {name} is linear, but is recorded as another convolution")
-        if tuple(given.shape) != (own.kernel[0], math.prod(shape.before)):
+        if tuple(given.shape) != (own.kernel[0], math.prod(before)):
             raise BadInput(f"layer {name} has weights of shape {tuple(given.shape)}")
         return given.reshape(own.kernel)
     if given.dim() != 4:
@@ -192,12 +185,6 @@ def _kernel(name: str, given: Tensor, own: ConvolutionRecord, shape: Shapes) -> 
     if tuple(given.shape) != own.kernel:
         raise BadInput(f"layer {name} has a kernel of shape {tuple(given.shape)}, not {own.kernel}")
     return given
-
-
-def _convolution(layer: NoiseLayer) -> ConvolutionRecord:
-    if layer.convolution is None:
-        raise BadInput(f"layer {layer.name} of a convolutional network has no kernel")
-    return layer.convolution
 
 
 def _sides(

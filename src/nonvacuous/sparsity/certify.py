@@ -158,6 +158,7 @@ def final_estimate(
     judge: AnyEvaluator,
     setting: AnySetting,
     inputs: Any,
+    examples: Examples,
     settings: SparseSettings,
     *,
     seed: int,
@@ -189,7 +190,7 @@ def final_estimate(
         charges=charges,
         threshold=count.threshold,
         margin=count.margin,
-        network_errors=judge.network_errors(inputs),
+        network_errors=judge.network.errors(examples),
         seed=seed,
         details={"setting": json.loads(json.dumps(asdict(setting))), **judge.details(setting)},
     )
@@ -239,7 +240,9 @@ def certify_sparse(
     )
     with torch.no_grad():
         setting = judge.search(inputs, chosen, seed=seed, progress=progress)
-        certificate = final_estimate(judge, setting, inputs, chosen, seed=seed, progress=progress)
+        certificate = final_estimate(
+            judge, setting, inputs, examples, chosen, seed=seed, progress=progress
+        )
     if chosen.gauge == "given":
         return certificate
     return replace(certificate, details={**certificate.details, "gauge": chosen.gauge})

@@ -154,10 +154,6 @@ def window_positions(stage: Stage) -> Tensor:
     return functional.unfold(image, pool.kernel, stride=pool.stride)[0].round().long()
 
 
-def clean_scores(chain: ConvChain, inputs: ConvInputs) -> Tensor:
-    return chain.scores(inputs.images)
-
-
 def with_bias(stage: Stage, patches: Tensor) -> Tensor:
     """Patches with the constant that meets the bias, where there is one.
 

@@ -28,9 +28,26 @@ def conv_chain(module: nn.Module, example: Tensor) -> ConvChain:
 
 def read_network(module: nn.Module, example: Tensor) -> Network:
     """The form in which a module is certified: layers of numbers, or a chain of convolutions."""
-    if is_convolutional(module):
-        return conv_chain(module, example)
-    return _Reader(capture(module, example), plain=True).layers()
+    return _reader(module, example).network()
+
+
+def read_parameters(
+    module: nn.Module, example: Tensor
+) -> tuple[Network, tuple[tuple[str, ...], ...]]:
+    """The same, and the names of each layer's parameters: its weights, then its bias, if any."""
+    reader = _reader(module, example)
+    used = {name for names in reader.tensors for name in names}
+    left = [name for name, _ in module.named_parameters() if name not in used]
+    if left:
+        raise BadInput(
+            f"the network has a parameter {left[0]!r} that no layer uses; remove it, so that the "
+            "certificate covers the whole network"
+        )
+    return reader.network(), tuple(tuple(names) for names in reader.tensors)
+
+
+def _reader(module: nn.Module, example: Tensor) -> _Reader:
+    return _Reader(capture(module, example), plain=not is_convolutional(module))
 
 
 def is_convolutional(module: nn.Module) -> bool:
@@ -46,7 +63,8 @@ def is_convolutional(module: nn.Module) -> bool:
 class _Reader:
     """One walk along the nodes: a layer, then ReLU and at most one pooling, then the next layer.
 
-    plain   linear layers only
+    plain     linear layers only
+    tensors   names of each layer's parameters
     """
 
     def __init__(self, graph: LayerGraph, *, plain: bool = False) -> None:
@@ -56,6 +74,7 @@ class _Reader:
                 "the sparsity theorems cover one of each. Wrap it in a module with one of each"
             )
         self._graph, self._plain = graph, plain
+        self.tensors: list[list[str]] = []
         self._first: ImageShape | None = None
         self._image: ImageShape | None = None
         self._parts: list[tuple[ConvLayer, Pool]] = []
@@ -75,7 +94,9 @@ class _Reader:
         assert self._first is not None
         return ConvChain.of(self._first, self._parts)
 
-    def layers(self) -> Layers:
+    def network(self) -> Network:
+        if not self._plain:
+            return self.chain()
         layers = [layer for layer, _ in self._parts]
         return Layers(
             tuple(layer.matrix for layer in layers),
@@ -115,6 +136,7 @@ class _Reader:
         return keeps and (free or len(node.shape) == 2 or node.shape == shape)
 
     def _layer(self, node: Node, kind: str, shape: tuple[int, ...]) -> None:
+        self.tensors.append([])
         weight = self._parameter(node, "weight")
         bias = self._parameter(node, "bias") if node.arguments["bias"] is not None else None
         where = node.layer or node.name
@@ -158,6 +180,7 @@ class _Reader:
             raise _refusal(node, f"its {argument} is computed or frozen, not a parameter")
         if sum(value.name in other.parameters for other in self._graph.nodes) != 1:
             raise _refusal(node, f"its {argument} is shared with another layer")
+        self.tensors[-1].append(value.name)
         return torch.from_numpy(np.array(self._graph.weights[value.name], dtype=np.float64))
 
 

@@ -53,7 +53,7 @@ class Judge(ABC, Generic[SettingT, InputsT, PassT]):
     distances   squared distance of each layer from the prior, as the KL counts it
     network     the network on the device of examples and noise
     sampled     whether losses are counted under noise, so that a sample of it is paid for
-    running     how such a network is run, with noise and without: the module noise or conv_noise
+    running     how such a network is run under noise: the module noise or conv_noise
     """
 
     theorem: str
@@ -128,14 +128,6 @@ class Judge(ABC, Generic[SettingT, InputsT, PassT]):
             for part in self._parts(inputs):
                 noise = self.running.standard_noise(self.network, len(part), generator)
                 yield part, self.running.noisy_pass(self.network, part, setting.sigmas, noise)
-
-    def network_errors(self, inputs: InputsT) -> int:
-        """Errors of the network itself, without noise; a tie is an error."""
-        margins = (
-            pair_margins(self.running.clean_scores(self.network, part), part.labels)
-            for part in self._parts(inputs)
-        )
-        return sum(int((each <= 0).any(1).sum()) for each in margins)
 
     def _parts(self, inputs: InputsT) -> Iterator[InputsT]:
         return (inputs.part(piece) for piece in self.running.pieces(self.network, len(inputs)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +42,17 @@ class Choice:
     ratio: Tensor | None
     stability: tuple[LayerStability, ...]
 
+    @staticmethod
+    def together(parts: Sequence[Choice]) -> Choice:
+        ratios = [part.ratio for part in parts if part.ratio is not None]
+        stability = zip(*(part.stability for part in parts), strict=True)
+        return Choice(
+            parts[0].epsilon,
+            _joined(part.sparsity for part in parts),
+            torch.cat(ratios) if ratios else None,
+            tuple(LayerStability.together(layer) for layer in stability),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Measured:
@@ -58,9 +70,34 @@ class Measured:
     lit: tuple[Tensor, ...]
     choices: tuple[Choice, ...]
 
+    @staticmethod
+    def of(
+        norms: Tensor, scores: Tensor, labels: Tensor, hidden: Sequence[Tensor], choices: Any
+    ) -> Measured:
+        """On some examples; pre-activations of the hidden layers are (examples, units)."""
+        margins = class_margins(scores, labels.to(scores.device))
+        on = [values > 0 for values in hidden]
+        active, lit = (tuple(each.sum(dim).cpu() for each in on) for dim in (1, 0))
+        return Measured(norms.cpu(), margins.cpu(), active, lit, tuple(choices))
+
+    @staticmethod
+    def together(parts: Sequence[Measured]) -> Measured:
+        """What was seen in all chunks of the examples."""
+        return Measured(
+            torch.cat([part.norms for part in parts]),
+            torch.cat([part.margins for part in parts]),
+            _joined(part.active for part in parts),
+            tuple(sum(layer) for layer in zip(*(part.lit for part in parts), strict=True)),
+            tuple(map(Choice.together, zip(*(part.choices for part in parts), strict=True))),
+        )
+
     @property
     def errors(self) -> int:
         return int((self.margins <= 0).sum())
+
+
+def _joined(parts: Iterable[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    return tuple(torch.cat(layer) for layer in zip(*parts, strict=True))
 
 
 def measure(
@@ -75,88 +112,28 @@ def measure(
     """One forward pass in float64, chunk by chunk."""
     tables = NormTables.of(chain.weights)
     size = max(1, _NUMBERS // max(max(weight.shape) for weight in chain.weights))
-    parts: list[dict[str, Tensor]] = []
+    parts = []
     for rows in _chunks(len(inputs), size, "activity", progress):
         values = chain.inputs(inputs[rows])
         hidden, outputs = forward(chain.weights, values)
-        own = [chain.units(layer) for layer in hidden]
-        part = _seen(values, outputs, labels[rows], own)
-        for number, epsilon in enumerate(epsilons):
-            greedy = greedy_sparsity(tables, hidden, part["norms"], epsilon=epsilon, level=level)
-            part |= signs_kept(number, own, greedy.thresholds, greedy.sparsity)
-            part[f"ratio {number}"] = greedy.ratio
-        parts.append(part)
-    return _together(parts, epsilons)
-
-
-def _seen(
-    inputs: Tensor, outputs: Tensor, labels: Tensor, hidden: Sequence[Tensor]
-) -> dict[str, Tensor]:
-    """What the units do on some examples: one row for each of them, and one of counts."""
-    margins = class_margins(outputs, labels.to(outputs.device))
-    part = {"norms": inputs.flatten(1).norm(dim=1), "margins": margins}
-    for k, values in enumerate(hidden):
-        part[f"active {k}"] = (values > 0).sum(1)
-        part[f"lit {k}"] = (values > 0).sum(0)[None]
-    return part
-
-
-def signs_kept(
-    number: int,
-    hidden: Sequence[Tensor],
-    thresholds: Sequence[Tensor],
-    sparsity: Sequence[Tensor],
-) -> dict[str, Tensor]:
-    """On how many of some examples each unit is surely active, and surely inactive.
-
-    thresholds   for each hidden layer, one number for each example, or for each unit too
-    """
-    part = {}
-    for k, (values, limit) in enumerate(zip(hidden, thresholds, strict=True)):
-        limits = limit[:, None] if limit.dim() == 1 else limit
-        part[f"sparsity {number} {k}"] = sparsity[k]
-        part[f"on {number} {k}"] = (values >= limits).sum(0)[None]
-        part[f"off {number} {k}"] = (values <= -limits).sum(0)[None]
-    return part
-
-
-def _together(parts: Sequence[dict[str, Tensor]], epsilons: Sequence[float]) -> Measured:
-    """What was seen in all chunks of the examples."""
-    whole = {name: torch.cat([part[name].cpu() for part in parts]) for name in parts[0]}
-    layers = range(sum(name.startswith("lit") for name in whole))
-    return Measured(
-        norms=whole["norms"],
-        margins=whole["margins"],
-        active=tuple(whole[f"active {k}"] for k in layers),
-        lit=tuple(whole[f"lit {k}"].sum(0) for k in layers),
-        choices=tuple(
-            Choice(
-                epsilon,
-                tuple(whole[f"sparsity {number} {k}"] for k in layers),
-                whole.get(f"ratio {number}"),
-                tuple(
-                    LayerStability(
-                        whole[f"on {number} {k}"].sum(0),
-                        whole[f"off {number} {k}"].sum(0),
-                        len(whole["norms"]),
-                    )
-                    for k in layers
-                ),
-            )
-            for number, epsilon in enumerate(epsilons)
-        ),
-    )
+        own, norms = [chain.units(layer) for layer in hidden], values.norm(dim=1)
+        choices = []
+        for epsilon in epsilons:
+            greedy = greedy_sparsity(tables, hidden, norms, epsilon=epsilon, level=level)
+            kept = tuple(map(LayerStability.of, own, greedy.thresholds))
+            choices.append(Choice(epsilon, greedy.sparsity, greedy.ratio, kept))
+        parts.append(Measured.of(norms, outputs, labels[rows], own, choices))
+    return Measured.together(parts)
 
 
 def measure_radii(
     chain: PlainChain, inputs: Tensor, scales: LocalScales, *, progress: Progress | None = None
 ) -> tuple[Tensor, ...]:
-    parts: list[tuple[Tensor, ...]] = []
     size = max(1, _NUMBERS // max(max(weight.shape) for weight in chain.weights))
-    for rows in _chunks(len(inputs), size, "radii", progress):
-        hidden, _ = forward(chain.weights, chain.inputs(inputs[rows]))
-        parts.append(local_radii(hidden, scales))
-    return tuple(torch.cat(layer) for layer in zip(*parts, strict=True))
+    return _joined(
+        local_radii(forward(chain.weights, chain.inputs(inputs[rows]))[0], scales)
+        for rows in _chunks(len(inputs), size, "radii", progress)
+    )
 
 
 def _chunks(examples: int, size: int, phase: str, progress: Progress | None) -> Iterator[slice]:
@@ -226,7 +203,7 @@ def measure_conv(
     """
     hidden = chain.stages[:-1]
     norms = [StageNorms.of(stage) for stage in hidden]
-    parts: list[dict[str, Tensor]] = []
+    parts = []
     size = max(1, _NUMBERS // max(stage.units for stage in chain.stages))
     for rows in _chunks(len(inputs), size, "activity", progress):
         images = chain.images(inputs[rows])
@@ -236,16 +213,18 @@ def measure_conv(
         ]
         seen = [images, *read[:-1]]
         own = [before.flatten(1) for before in befores]
-        part = _seen(images, scores, labels[rows], own)
-        for number, epsilon in enumerate(epsilons):
+        choices = []
+        for epsilon in epsilons:
             limits = [level * limit for limit in movements(hidden, norms, seen, epsilon=epsilon)]
             pairs = list(zip(own, limits, strict=True))
             # A unit that reads nothing but zeros and has no bias stays at zero: it is off.
             settled = [torch.where(limit > 0, values, -1.0) for values, limit in pairs]
-            sparsity = [(values <= -limit).sum(1) for values, limit in pairs]
-            part |= signs_kept(number, settled, limits, sparsity)
-        parts.append(part)
-    return _together(parts, epsilons)
+            sparsity = tuple((values <= -limit).sum(1).cpu() for values, limit in pairs)
+            kept = tuple(map(LayerStability.of, settled, limits))
+            choices.append(Choice(epsilon, sparsity, None, kept))
+        lengths = images.flatten(1).norm(dim=1)
+        parts.append(Measured.of(lengths, scores, labels[rows], own, choices))
+    return Measured.together(parts)
 
 
 def movements(

@@ -163,10 +163,6 @@ def clean_pass(layers: Layers, inputs: Inputs) -> NoisyPass:
     return NoisyPass(tuple(before), (), values)
 
 
-def clean_scores(layers: Layers, inputs: Inputs) -> Tensor:
-    return clean_pass(layers, inputs).scores
-
-
 def sound_size(size: Tensor, hidden: Tensor) -> Tensor:
     """The norms of activations, NaN (a loss) where they are too small for float64.
 

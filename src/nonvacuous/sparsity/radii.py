@@ -242,6 +242,21 @@ class LayerStability:
     inactive: Tensor
     examples: int
 
+    @staticmethod
+    def of(values: Tensor, thresholds: Tensor) -> LayerStability:
+        """Pre-activations (examples, units), and thresholds for each example, or each unit too."""
+        limits = thresholds[:, None] if thresholds.dim() == 1 else thresholds
+        active, inactive = ((side >= limits).sum(0).cpu() for side in (values, -values))
+        return LayerStability(active, inactive, len(values))
+
+    @staticmethod
+    def together(parts: Sequence[LayerStability]) -> LayerStability:
+        return LayerStability(
+            torch.stack([part.active for part in parts]).sum(0),
+            torch.stack([part.inactive for part in parts]).sum(0),
+            sum(part.examples for part in parts),
+        )
+
     @property
     def unstable(self) -> Tensor:
         """Neither: its sign may change."""

@@ -33,10 +33,9 @@ from nonvacuous.kinds import prior_kind
 from nonvacuous.methods.sparsity import Sparsity
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.conv_reading import is_convolutional, read_network
+from nonvacuous.sparsity.conv_reading import is_convolutional, read_network, read_parameters
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.training import ChainTraining, train_chain
-from nonvacuous.sparsity.weights import Network
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -151,57 +150,6 @@ def sparse_twin(
     return separate_twin(job, with_weights(trainer.start, weights), split)
 
 
-def layer_tensors(module: nn.Module, layers: Network) -> tuple[tuple[str, ...], ...]:
-    """The names of each layer's parameters: its weights, then its bias if it has one.
-
-    By the layer's own name where it is the owner of its parameters, else by content.
-    """
-    parameters = {name: p.detach().cpu().double() for name, p in module.named_parameters()}
-    used: set[str] = set()
-
-    def find(value: Tensor, likely: str) -> str:
-        for name in (likely, *parameters):
-            if name in parameters and name not in used and _same(parameters[name], value):
-                used.add(name)
-                return name
-        raise BadInput(
-            f"{likely} is not a parameter of the network as it stands, but computed from others; a "
-            "sparsity certificate records the network's own parameters. Write the layer out"
-        )
-
-    layered = []
-    for name, weight, bias in zip(layers.names, layers.weights, layers.biases, strict=True):
-        names = (find(weight, f"{name}.weight"),)
-        layered.append(names if bias is None else (*names, find(bias, f"{name}.bias")))
-    left = [name for name in parameters if name not in used]
-    if left:
-        raise BadInput(
-            f"the network has a parameter {left[0]!r} that no layer uses; remove it, so that the "
-            "certificate covers the whole network"
-        )
-    return tuple(layered)
-
-
-def chain_names(module: nn.Module, examples: Examples) -> tuple[str, ...]:
-    """The weights of a chain that can be trained here, first layer first."""
-    layers = read_network(module, examples.inputs[:2])
-    named = zip(layers.names, layers.biases, strict=True)
-    biased = [name for name, bias in named if bias is not None]
-    if biased:
-        raise BadInput(
-            f"layer {biased[0]} has a bias, and the networks that mode sparsity trains have none. "
-            "Build it without biases (bias=False; built-in: mlp:100/no-bias, cnn:16/no-bias), or "
-            "train it yourself and give a prior"
-        )
-    return tuple(names[0] for names in layer_tensors(module, layers))
-
-
-def _same(parameter: Tensor, value: Tensor) -> bool:
-    """A linear layer of a convolutional chain is read as a kernel with the same numbers."""
-    flat = value.dim() == 4 and parameter.dim() == 2
-    return torch.equal(parameter, value.flatten(1) if flat else value)
-
-
 # Training: weights by name in, weights by name out. A chain of linear layers is trained with the
 # noise that its theorems put on it, a chain of convolutions with kernels of its own for every
 # example.
@@ -232,7 +180,16 @@ class Trainer:
     @classmethod
     def of(cls, method: Sparsity, job: Job, model: nn.Module) -> Trainer:
         start = frozen_copy(model, torch.device("cpu"))
-        names = chain_names(start, job.examples)
+        layers, tensors = read_parameters(start, job.examples.inputs[:2])
+        named = zip(layers.names, layers.biases, strict=True)
+        biased = [name for name, bias in named if bias is not None]
+        if biased:
+            raise BadInput(
+                f"layer {biased[0]} has a bias, and the networks that mode sparsity trains have "
+                "none. Build it without biases (bias=False; built-in: mlp:100/no-bias, "
+                "cnn:16/no-bias), or train it yourself and give a prior"
+            )
+        names = tuple(weight for weight, *_ in tensors)
         return cls(start, names, is_convolutional(start), method, job)
 
     @property

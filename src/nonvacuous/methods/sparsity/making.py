@@ -20,7 +20,6 @@ from nonvacuous.methods.sparsity import Sparsity
 from nonvacuous.methods.sparsity.candidate import (
     SparseCandidate,
     given_candidate,
-    layer_tensors,
     sparse_twin,
     trained_candidate,
 )
@@ -35,7 +34,7 @@ from nonvacuous.rules.derandomization import (
 )
 from nonvacuous.sparsity.certify import certify_sparse, final_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_reading import read_network
+from nonvacuous.sparsity.conv_reading import read_network, read_parameters
 from nonvacuous.sparsity.noise import FEWEST
 from nonvacuous.sparsity.setting import SparseSettings, total_nats
 from nonvacuous.sparsity_records import ConvolutionRecord, NoiseLayer, SparsityRecord
@@ -71,9 +70,8 @@ def measure_sparse(
 ) -> tuple[Candidate, Measured]:
     """Search a setting, freeze it, draw fresh noise, count, and write every term down."""
     example = job.examples.inputs[:2].cpu()
-    layers = read_network(candidate.module, example)
+    layers, tensors = read_parameters(candidate.module, example)
     prior_layers = read_network(with_weights(candidate.module, candidate.center), example)
-    tensors = layer_tensors(candidate.module, layers)
     noiseless = method.theorem == _NOISELESS
     budget, bound_part = job.budget(sampled=not noiseless), job.bound_part
     failure = share(line(budget, "bound"))
