@@ -18,7 +18,7 @@ from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.rules.convolutions import (
     chain_from,
     convolution_records,
-    shapes_of,
+    readings_of,
     tensor_scales,
     wrong_convolution,
     wrong_structure,
@@ -242,12 +242,8 @@ def test_a_chain_is_written_and_read_back(honest: Evidence, chain: ConvChain) ->
     assert honest.sparsity is not None
     record = record_of(chain, honest.sparsity)
     assert wrong_convolution(record) is None and wrong_structure(record, chain) is None
-    for shape, stage in zip(shapes_of(record), chain.stages, strict=True):
-        assert (shape.before, shape.middle, shape.after) == (
-            stage.before,
-            stage.middle,
-            stage.after,
-        )
+    for reading, stage in zip(readings_of(record), chain.stages, strict=True):
+        assert reading[1:] == (stage.before, stage.positions)
     tensors = {}
     for stage in chain.stages:
         flat = stage is chain.stages[-1]
@@ -311,4 +307,4 @@ def test_tensors_of_other_shapes_are_refused(honest: Evidence) -> None:
 def test_a_record_that_would_fill_the_memory_is_refused(honest: Evidence) -> None:
     assert honest.sparsity is not None
     with pytest.raises(BadInput, match="too large"):
-        shapes_of(honest.sparsity.model_copy(update={"images": (1, 10**6, 10**6)}))
+        readings_of(honest.sparsity.model_copy(update={"images": (1, 10**6, 10**6)}))

@@ -10,6 +10,7 @@ import torch
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.certify import evaluator_of, final_seed, frozen_setting, recount
+from nonvacuous.sparsity.setting import SparseSettings
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.calls import certify_sparse
@@ -34,7 +35,7 @@ def test_the_same_counts_charges_and_scales(theorem: str, variant: str) -> None:
     )  # type: ignore[arg-type]
     record = json.loads(json.dumps(made.details["setting"]))
     setting = frozen_setting(theorem, variant, record)
-    evaluator = evaluator_of(network, prior, theorem=theorem, variant=variant)
+    evaluator = evaluator_of(network, prior, SparseSettings(theorem=theorem, variant=variant))
     assert evaluator.charges(setting) == made.charges
     assert evaluator.scales(setting) == made.scales
     seed = final_seed(4, network.digest(), setting)
@@ -101,7 +102,7 @@ def test_choices_that_cost_nothing_must_be_none() -> None:
 
 def test_as_many_inactive_units_as_there_are_is_no_choice() -> None:
     network, prior, _ = problem()
-    evaluator = evaluator_of(network, prior, theorem="A", variant="sparse")
+    evaluator = evaluator_of(network, prior, SparseSettings(theorem="A", variant="sparse"))
     width = network.widths[0]
     rest = (0,) * (len(network.widths) - 1)
     steps = (0,) * len(network.widths)

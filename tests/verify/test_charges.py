@@ -14,7 +14,7 @@ from nonvacuous.records import ComplexityRecord, KlTerm
 from nonvacuous.rules.derandomization import charge_records
 from nonvacuous.sparsity import constants
 from nonvacuous.sparsity.certify import AnySetting, evaluator_of
-from nonvacuous.sparsity.setting import ConvSetting, Setting, total_nats
+from nonvacuous.sparsity.setting import ConvSetting, Setting, SparseSettings, total_nats
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import ChargeRecord, NoiseLayer, SparsityRecord
@@ -96,7 +96,9 @@ def test_the_ledger_is_the_theorem_s_own(
 ) -> None:
     network, prior = (perceptron(widths, bias=bias, seed=seed) for seed in (0, 1))
     for setting, choices in itertools.product(settings(theorem, variant, len(widths)), (1, 3)):
-        evaluator = evaluator_of(network, prior, theorem=theorem, variant=variant, choices=choices)
+        evaluator = evaluator_of(
+            network, prior, SparseSettings(theorem=theorem, variant=variant, choices=choices)
+        )
         paid = charge_records(evaluator.charges(setting))
         check_all(network, theorem, variant, setting, paid, choices, CLASSES)
     record, complexity = record_of(network, theorem, variant, paid, choices)
@@ -110,7 +112,7 @@ def test_the_ledger_of_convolutions(world: str, variant: str) -> None:
     prior = random_chain(world, generator, bias=True)
     network = moved(prior, 0.1, generator)
     setting = ConvSetting(-20, (1,) * (len(network.names) - 1), 3)
-    evaluator = evaluator_of(network, prior, theorem="E", variant=variant)
+    evaluator = evaluator_of(network, prior, SparseSettings(theorem="E", variant=variant))
     paid = charge_records(evaluator.charges(setting))
     check_all(network, "E", variant, setting, paid, 1, len(network.output))
 
@@ -157,7 +159,7 @@ def test_tables_of_very_many_classes_are_never_named_pair_by_pair(
     for module in (charges, constants):
         monkeypatch.setattr(module, "_LARGEST_TABLE", CLASSES * CLASSES * 7 - 1)
     setting = Setting(-20, (1,), 3, "cap", 5, False, True)
-    evaluator = evaluator_of(network, prior, theorem="E", variant="sparse")
+    evaluator = evaluator_of(network, prior, SparseSettings(theorem="E", variant="sparse"))
     paid = charge_records(evaluator.charges(setting))
     assert not any("pairs" in line.name for line in paid)
     check_all(network, "E", "sparse", setting, paid, 1, CLASSES)

@@ -54,7 +54,7 @@ def tensor_scales(record: SparsityRecord) -> dict[str, float]:
     return scales
 
 
-def _readings(record: SparsityRecord) -> list[tuple[ConvolutionRecord, ImageShape, int]]:
+def readings_of(record: SparsityRecord) -> list[tuple[ConvolutionRecord, ImageShape, int]]:
     """Of each layer its convolution, the shape that it reads, and at how many positions.
 
     :class:`BadInput` where the layers do not fit together.
@@ -92,7 +92,7 @@ def wrong_convolution(record: SparsityRecord) -> str | None:
     """A layer whose own numbers contradict one another, in words."""
     if record.images is None:
         return None
-    readings = _readings(record)
+    readings = readings_of(record)
     for layer, (own, _, positions) in zip(record.layers, readings, strict=True):
         if len(layer.tensors) > 2:
             return f"layer {layer.name} has more than weights and a bias"
@@ -154,7 +154,7 @@ def chain_from(record: SparsityRecord, tensors: Mapping[str, Tensor]) -> ConvCha
     if wrong is not None:
         raise BadInput(f"{wrong}.")
     parts: list[tuple[ConvLayer, Pool]] = []
-    for layer, (own, before, _) in zip(record.layers, _readings(record), strict=True):
+    for layer, (own, before, _) in zip(record.layers, readings_of(record), strict=True):
         missing = [name for name in layer.tensors if name not in tensors]
         if missing:
             raise BadInput(f"there is no tensor {missing[0]!r} for layer {layer.name}")

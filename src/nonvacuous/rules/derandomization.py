@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from nonvacuous.rules.arithmetic import tolerance
 from nonvacuous.rules.convolutions import chain_from
 from nonvacuous.sparsity.certify import AnyEvaluator, AnySetting, evaluator_of, frozen_setting
 from nonvacuous.sparsity.constants import Charge
+from nonvacuous.sparsity.setting import SparseSettings
 from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 
@@ -33,14 +35,9 @@ def evaluator_for(
     record: SparsityRecord, network: Network, prior: Network, device: str = "cpu"
 ) -> AnyEvaluator:
     """What measures the network by the record's theorem."""
-    return evaluator_of(
-        network,
-        prior,
-        theorem=record.theorem,
-        variant=record.variant,
-        choices=record.choices,
-        device=device,
-    )
+    theorem: Any = record.theorem
+    asked = SparseSettings(theorem=theorem, variant=record.variant, choices=record.choices)
+    return evaluator_of(network, prior, asked, device=device)
 
 
 def loss_upper_of(theorem: str, escape: float, risk: RiskRecord) -> float:

@@ -223,22 +223,13 @@ def certify_sparse(
         read_network(one, examples.inputs[:2]) if isinstance(one, nn.Module) else one
         for one in (network, prior)
     )
-    check_covered(layers, center, theorem=chosen.theorem, gauge=chosen.gauge)
+    check_covered(layers, center, chosen)
     if isinstance(layers, Layers) and isinstance(center, Layers):
         layers.check_alive()
         layers, center = gauged(layers, center, chosen.gauge)
     with torch.no_grad():
         inputs = read_inputs(layers, center, examples, where)
-    judge = evaluator_of(
-        layers,
-        center,
-        theorem=chosen.theorem,
-        variant=chosen.variant,
-        choices=chosen.choices,
-        device=where,
-        block=chosen.block,
-    )
-    with torch.no_grad():
+        judge = evaluator_of(layers, center, chosen, device=where)
         setting = judge.search(inputs, chosen, seed=seed, progress=progress)
         certificate = final_estimate(
             judge, setting, inputs, examples, chosen, seed=seed, progress=progress
@@ -257,39 +248,32 @@ def read_inputs(
 
 
 def evaluator_of(
-    layers: Network,
-    prior: Network,
-    *,
-    theorem: str,
-    variant: str,
-    choices: int = 1,
-    device: torch.device | str = "cpu",
-    block: int = 1,
+    layers: Network, prior: Network, asked: SparseSettings, *, device: torch.device | str = "cpu"
 ) -> AnyEvaluator:
     """The theorem for this network and prior, ready to judge a setting."""
-    check_covered(layers, prior, theorem=theorem, gauge="given")
-    same: dict[str, Any] = {"sparse": variant == "sparse", "choices": choices}
+    check_covered(layers, prior, asked)
+    same: dict[str, Any] = {"sparse": asked.variant == "sparse", "choices": asked.choices}
     if isinstance(layers, ConvChain) and isinstance(prior, ConvChain):
         # Norms of pooling use derivatives.
         with torch.enable_grad():
             return ConvEvaluator(layers.to(device), prior.to(device), **same)
     assert isinstance(layers, Layers) and isinstance(prior, Layers)
-    if theorem == "A":
-        return UniformEvaluator(layers, prior, device=device, block=block, **same)
-    return Evaluator(layers, prior, theorem=theorem, device=device, **same)
+    if asked.theorem == "A":
+        return UniformEvaluator(layers, prior, device=device, block=asked.block, **same)
+    return Evaluator(layers, prior, theorem=asked.theorem, device=device, **same)
 
 
-def check_covered(network: Network, prior: Network, *, theorem: str, gauge: str) -> None:
+def check_covered(network: Network, prior: Network, asked: SparseSettings) -> None:
     """Refuse what no theorem is about."""
     network.check_same_shape(prior)
-    if isinstance(network, ConvChain) and theorem != CONV_THEOREM:
+    if isinstance(network, ConvChain) and asked.theorem != CONV_THEOREM:
         raise BadInput(
-            f"theorem {theorem} covers linear layers only; a convolutional network is certified "
-            f'by theorem "{CONV_THEOREM}"'
+            f"theorem {asked.theorem} covers linear layers only; a convolutional network is "
+            f'certified by theorem "{CONV_THEOREM}"'
         )
-    if isinstance(network, ConvChain) and gauge != "given":
+    if isinstance(network, ConvChain) and asked.gauge != "given":
         raise BadInput(
-            f"gauge {gauge!r} is there for linear layers only; a convolutional network is "
+            f"gauge {asked.gauge!r} is there for linear layers only; a convolutional network is "
             'certified with the weights it has: gauge="given"'
         )
 
