@@ -239,16 +239,14 @@ class _Run:
 
     def _ending(self, job: int) -> str | None:
         settings, history = self._settings, self._histories[job]
-        if not math.isfinite(history[-1].train_loss):
+        if history[-1].train_loss is None:
             return "diverged"
         if settings.stop_loss is not None and history[-1].train_loss <= settings.stop_loss:
             return "loss"
         if settings.stop_when_fit and len(history) >= settings.patience:
             most = math.inf if settings.fit_loss is None else settings.fit_loss
-            if all(
-                record.train_errors == 0 and record.train_loss <= most
-                for record in history[-settings.patience :]
-            ):
+            last = history[-settings.patience :]
+            if all(one.train_errors == 0 and (one.train_loss or 0.0) <= most for one in last):
                 return "fit"
         return "epochs" if self.epoch == settings.epochs else None
 
@@ -275,7 +273,7 @@ class _Run:
             "active": self.active,
             "ended": {str(job): why for job, why in self._ended.items()},
             "seconds": self.seconds,
-            "histories": [[_plain(record) for record in history] for history in self._histories],
+            "histories": [list(map(dataclasses.asdict, history)) for history in self._histories],
         }
         save_checkpoint(path, tensors=tensors, facts=facts, configuration=configuration)
         self._kept = time.monotonic()
@@ -286,7 +284,7 @@ class _Run:
         self.epoch, self.active = facts["epoch"], list(facts["active"])
         self._ended = {int(job): why for job, why in facts["ended"].items()}
         self._earlier_seconds = facts["seconds"]
-        self._histories = [[_record(plain) for plain in history] for history in facts["histories"]]
+        self._histories = [[EpochRecord(**one) for one in many] for many in facts["histories"]]
         own: dict[int, dict[str, Tensor]] = {job: {} for job in range(len(self._jobs))}
         for name, tensor in tensors.items():
             number, _, rest = name.partition(".")
@@ -305,16 +303,3 @@ class _Run:
         fit = next((record.epoch for record in history if record.train_errors == 0), None)
         state = {name.removeprefix("state."): tensor for name, tensor in self._final[job].items()}
         return JobResult(self._jobs[job], tuple(history), state, fit, self._ended[job])
-
-
-def _plain(record: EpochRecord) -> dict[str, Any]:
-    # JSON knows no NaN: the loss of a diverged network is null in the file.
-    plain = dataclasses.asdict(record)
-    if not math.isfinite(record.train_loss):
-        plain["train_loss"] = None
-    return plain
-
-
-def _record(plain: Mapping[str, Any]) -> EpochRecord:
-    loss = plain["train_loss"]
-    return EpochRecord(**{**plain, "train_loss": math.nan if loss is None else loss})

@@ -128,14 +128,14 @@ class ManySettings(Settings):
 class EpochRecord:
     """A network measured at the end of an epoch, in evaluation mode.
 
-    epoch and steps count from the start; train_loss is the mean cross-entropy on the training set;
-    errors are counts. Marked and unmarked training examples are counted apart where marks were
-    given. rate is the learning rate of the epoch.
+    epoch and steps count from the start; train_loss is the mean cross-entropy on the training set,
+    None where it left the finite numbers; errors are counts. Marked and unmarked training examples
+    are counted apart where marks were given. rate is the learning rate of the epoch.
     """
 
     epoch: int
     steps: int
-    train_loss: float
+    train_loss: float | None
     train_errors: int
     marked_errors: int | None
     unmarked_errors: int | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -211,7 +212,7 @@ class Trainer:
         sums = [torch.cat([stack.sums["train"], stack.sums["test"]], 1) for stack in self.stacks]
         return [
             {
-                "train_loss": loss / material.examples,
+                "train_loss": loss / material.examples if math.isfinite(loss) else None,
                 "train_errors": round(wrong),
                 "marked_errors": None if material.marked is None else round(among),
                 "unmarked_errors": None if material.marked is None else round(wrong - among),

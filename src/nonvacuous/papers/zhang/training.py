@@ -237,7 +237,7 @@ class _Training:
                 Point(
                     epoch=record.epoch,
                     steps=record.steps,
-                    loss=record.train_loss if math.isfinite(record.train_loss) else None,
+                    loss=record.train_loss,
                     train_errors=record.train_errors,
                     redrawn_errors=record.marked_errors,
                     kept_errors=record.unmarked_errors,
