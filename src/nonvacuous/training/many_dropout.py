@@ -1,4 +1,7 @@
-"""Dropout whose draws belong to a job, so that every method of training drops the same units."""
+"""Layers that a network is trained with in place of its own, which compute the same functions.
+
+Dropout has draws that belong to a job, so that every method of training drops the same units.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,6 @@ from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput
 from nonvacuous.training.many_material import uniforms
-
-# Layers replaced, in the copy that is trained, by others that compute the same function.
-#
-# None of them has parameters, so the names in a network's state stay what they were.
 
 
 class BandedResponseNorm(nn.Module):
@@ -46,14 +45,6 @@ class BandedResponseNorm(nn.Module):
             near = (distance >= -(self._size // 2)) & (distance <= (self._size - 1) // 2)
             self._band = band = near.to(inputs.dtype)
         return band
-
-
-def with_faster_layers(module: nn.Module) -> nn.Module:
-    """The module with each `nn.LocalResponseNorm` replaced."""
-    for name, layer in list(module.named_modules()):
-        if type(layer) is nn.LocalResponseNorm:
-            module = replaced(module, name, BandedResponseNorm(layer))
-    return module
 
 
 def replaced(module: nn.Module, name: str, new: nn.Module) -> nn.Module:
@@ -110,11 +101,12 @@ def dropped(
     return values * kept.to(values.dtype)
 
 
-def seed_dropout(module: nn.Module, chance: Chance, *, everywhere: bool) -> nn.Module:
-    """Replace the dropout layers of `module` and, if told `everywhere`, add the job's own.
+def with_own_layers(module: nn.Module, chance: Chance, *, everywhere: bool) -> nn.Module:
+    """The module with layers of this file and, if told `everywhere`, with the job's own dropout.
 
-    The job's own stand in front of every linear layer, except where that is the first layer with
-    weights: the inputs themselves are not dropped. Names of parameters stay what they were.
+    The job's own stands in front of every linear layer, except where that is the first layer with
+    weights: the inputs themselves are not dropped. None of these layers has parameters, so that
+    the names in the network's state stay what they were.
     """
     for purpose, (name, layer) in enumerate(list(module.named_modules())):
         if isinstance(layer, nn.AlphaDropout | nn.FeatureAlphaDropout):
@@ -129,6 +121,8 @@ def seed_dropout(module: nn.Module, chance: Chance, *, everywhere: bool) -> nn.M
                 dropped, chance=chance, purpose=purpose, rate=layer.p, by_channel=by_channel
             )
             module = replaced(module, name, SeededDropout(drop))
+        if type(layer) is nn.LocalResponseNorm:
+            module = replaced(module, name, BandedResponseNorm(layer))
     if everywhere:
         _drop_before_linear_layers(module, chance)
     return module

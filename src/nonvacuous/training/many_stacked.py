@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from nonvacuous.errors import BadInput
 from nonvacuous.training.graphs import Recordings, full_precision
 from nonvacuous.training.loop import batch_edges
-from nonvacuous.training.many_dropout import Chance, seed_dropout, with_faster_layers
+from nonvacuous.training.many_dropout import Chance, with_own_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material, draw_seed
 
@@ -176,11 +176,6 @@ class Stack(ABC):
 
     # -- measuring --------------------------------------------------------------------------------
 
-    def begin_measuring(self) -> None:
-        """Forget earlier counts."""
-        for sums in self.sums.values():
-            sums.zero_()
-
     def _measure_train(self, size: int) -> None:
         material = self._material
         chosen, valid = window(self._start, size, material.examples)
@@ -301,8 +296,7 @@ class Solo(Stack):
         super().__init__([job], material, settings, recorded=recorded)
         device = material.device
         own = Chance(self.chance.seed[0], self.chance.step, self.chance.rate[0])
-        module = with_faster_layers(module.to(device))
-        module = seed_dropout(module, own, everywhere=self.drops)
+        module = with_own_layers(module.to(device), own, everywhere=self.drops)
         if any(tensor.ndim == 4 for tensor in module.parameters()):
             # torch's annotations leave out this argument of `to`.
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

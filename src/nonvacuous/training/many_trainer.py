@@ -203,13 +203,13 @@ class Trainer:
         """All networks in evaluation mode, on the training and the test set: what an
         `EpochRecord` says of each."""
         self.ready()
-        for stack in self.stacks:
-            stack.begin_measuring()
+        for sums in (sums for stack in self.stacks for sums in stack.sums.values()):
+            sums.zero_()
         material = self._material
         for name in ("train", "test") if material.test else ("train",):
             self._run(name)
         # In one transfer from the device.
-        sums = [torch.cat([stack.sums["train"], stack.sums["test"]], 1) for stack in self.stacks]
+        both = [torch.cat([stack.sums["train"], stack.sums["test"]], 1) for stack in self.stacks]
         return [
             {
                 "train_loss": loss / material.examples if math.isfinite(loss) else None,
@@ -218,7 +218,7 @@ class Trainer:
                 "unmarked_errors": None if material.marked is None else round(wrong - among),
                 "test_errors": round(tested) if material.test else None,
             }
-            for loss, wrong, among, _, tested, _ in torch.cat(sums).tolist()
+            for loss, wrong, among, _, tested, _ in torch.cat(both).tolist()
         ]
 
     def _run(self, name: str, tick: Callable[[], None] = lambda: None) -> None:
