@@ -19,7 +19,7 @@ import torch
 import nonvacuous as nv
 from nonvacuous.certificate import Certificate
 from nonvacuous.data.files import read_npz_arrays
-from nonvacuous.data.images import decode_image
+from nonvacuous.data.readers.pictures import decode_image
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput, NonvacuousError
 from nonvacuous.foreign import read_json, read_toml

@@ -13,11 +13,10 @@ from nonvacuous.data.examples import (
     count_repeats,
     find_duplicates,
 )
-from nonvacuous.data.images import cache_folder
 from nonvacuous.data.load import NAMES, describe, digits, import_function, load
 from nonvacuous.data.preprocessing import Standardize
 from nonvacuous.data.readers.npz import read_npz
-from nonvacuous.data.readers.pictures import read_idx, read_images
+from nonvacuous.data.readers.pictures import cache_folder, read_idx, read_images
 from nonvacuous.data.readers.tables import read_parquet
 from nonvacuous.data.splits import Split, index_digest, make_split, split_examples
 

@@ -105,31 +105,21 @@ def hash_examples(inputs: Tensor, labels: Tensor) -> tuple[np.ndarray, np.ndarra
     (contiguous, little-endian, in its stored dtype), and the label as eight little-endian bytes.
     The second is without the label: equal ones mean equal inputs.
     """
-    shape = tuple(inputs.shape[1:])
-    header = f"{str(inputs.dtype).removeprefix('torch.')} {shape}\n".encode()
-    base = hashlib.sha256(header)
-    count = len(inputs)
-    hashes = np.empty((2, count), dtype="S64")
-    label_bytes = memoryview(labels.detach().cpu().numpy().astype("<i8").tobytes())
-    for start in range(0, count, _CHUNK):
-        stop = min(start + _CHUNK, count)
-        part = inputs[start:stop].detach()
+    header = f"{str(inputs.dtype).removeprefix('torch.')} {tuple(inputs.shape[1:])}\n".encode()
+    base, contents, alone = hashlib.sha256(header), [], []
+    numbers = labels.detach().cpu().numpy().astype("<i8")
+    for start in range(0, len(inputs), _CHUNK):
+        part = inputs[start : start + _CHUNK].detach()
         array = part.to(device="cpu", memory_format=torch.contiguous_format).numpy()
         rows = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-        row_size = rows.nbytes // (stop - start)
-        flat = rows.reshape(-1).view(np.uint8).data
-        contents, alone = [], []
-        for offset in range(stop - start):
+        for row, label in zip(rows, numbers[start : start + _CHUNK], strict=True):
             digest = base.copy()
-            digest.update(flat[offset * row_size : (offset + 1) * row_size])
+            digest.update(row.tobytes())
             alone.append(digest.digest())
-            position = 8 * (start + offset)
-            digest.update(label_bytes[position : position + 8])
+            digest.update(label.tobytes())
             contents.append(digest.digest())
-        for column, digests in zip(hashes, (contents, alone), strict=True):
-            column[start:stop] = np.frombuffer(b"".join(digests).hex().encode(), dtype="S64")
-    hashes.setflags(write=False)
-    return hashes[0], hashes[1]
+    first, second = (b"".join(digests).hex().encode() for digests in (contents, alone))
+    return np.frombuffer(first, dtype="S64"), np.frombuffer(second, dtype="S64")
 
 
 def hash_of_hashes(hashes: np.ndarray) -> str:

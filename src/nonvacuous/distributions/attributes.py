@@ -83,11 +83,9 @@ def _inside(
         for position, (key, entry) in enumerate(value.items()):
             shown = repr(key) if isinstance(key, str | int) else position
             yield from _inside(entry, f"{name}[{shown}]", known, below)
-    elif isinstance(value, list | tuple | deque):
-        for position, entry in enumerate(value):
-            yield from _inside(entry, f"{name}[{position}]", known, below)
-    elif isinstance(value, np.ndarray):
-        for position, entry in enumerate(value.reshape(-1).tolist()):
+    elif isinstance(value, list | tuple | deque | np.ndarray):
+        entries = value.reshape(-1).tolist() if isinstance(value, np.ndarray) else value
+        for position, entry in enumerate(entries):
             yield from _inside(entry, f"{name}[{position}]", known, below)
     elif isinstance(value, set | frozenset):
         # Sets have no order: by content, so that the same set always gets the same names.

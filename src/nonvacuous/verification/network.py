@@ -74,16 +74,15 @@ def check_own(inquiry: Inquiry, module: nn.Module) -> None:
 
 def network_of(inquiry: Inquiry) -> nn.Module:
     """The network with all that is fixed in it; what else it holds is the posterior's."""
-    certificate, contents = inquiry.certificate, inquiry.contents
-    module = module_of(inquiry)
-    module = fixed_into(module, contents.fixed or {})
-    if contents.posterior is not None and _fixes_weights(certificate, contents):
-        module = with_fixed(module, contents.posterior.names)
+    certificate, posterior = inquiry.certificate, inquiry.contents.posterior
+    module = fixed_into(module_of(inquiry), inquiry.contents.fixed or {})
+    if posterior is not None and _fixes_weights(certificate, inquiry.contents):
+        module = with_fixed(module, posterior.names)
     count = sum(parameter.numel() for parameter in module.parameters())
     equal(certificate.model.parameters, count, "model.parameters")
-    random = () if contents.posterior is None else contents.posterior.names
-    if contents.posterior is not None:
-        contents.posterior.check_covers(module)
+    if posterior is not None:
+        posterior.check_covers(module)
+    random = () if posterior is None else posterior.names
     digest = tensors_digest(fixed_tensors(module, random))
     equal(certificate.model.fixed_digest, digest, "model.fixed_digest")
     return module

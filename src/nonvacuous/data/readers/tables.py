@@ -13,7 +13,12 @@ import numpy as np
 from nonvacuous.data.convert import LABEL_COLUMNS, label_column
 from nonvacuous.data.examples import Dataset, Examples
 from nonvacuous.data.files import check_unpacked
-from nonvacuous.data.images import cached_images, decode_image, optional_package, stack_images
+from nonvacuous.data.readers.pictures import (
+    cached_images,
+    decode_image,
+    optional_package,
+    stack_images,
+)
 from nonvacuous.errors import BadInput
 
 _IMAGE_COLUMNS = ("img", "image")
@@ -35,16 +40,15 @@ def read_parquet(
     if not files:
         raise BadInput("read_parquet: no files were given")
     parts = [_read_file(path) for path in files]
-    for path, part in zip(files, parts, strict=True):
-        if part[0].shape[1:] != parts[0][0].shape[1:]:
+    layouts = [
+        f"inputs {inputs.dtype} of shape {inputs.shape[1:]} and labels of kind {labels.dtype.kind}"
+        for inputs, labels, _ in parts
+    ]
+    for path, layout in zip(files, layouts, strict=True):
+        if layout != layouts[0]:
             raise BadInput(
-                f"{path} holds inputs of shape {part[0].shape[1:]} but {files[0]} of shape "
-                f"{parts[0][0].shape[1:]}; they are not parts of one table"
-            )
-        if part[0].dtype != parts[0][0].dtype or part[1].dtype.kind != parts[0][1].dtype.kind:
-            raise BadInput(
-                f"{path} and {files[0]} store inputs or labels with different types; "
-                "they are not parts of one table"
+                f"{path} holds {layout}, but {files[0]} {layouts[0]}: with different types or "
+                "shapes they are not parts of one table"
             )
     names = class_names if class_names is not None else parts[0][2]
     inputs = np.concatenate([part[0] for part in parts])
