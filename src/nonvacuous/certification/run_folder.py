@@ -111,16 +111,13 @@ def _key(key: str) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        # JSON's escapes are TOML's, but for the surrogate pairs that ensure_ascii=False avoids.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(entry) for entry in value) + "]"
-    raise BadInput(f"a setting of type {type(value).__name__} cannot be stored: {value!r}")
+    # JSON's values are TOML's, but for the surrogate pairs that ensure_ascii=False avoids.
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        kind = type(value).__name__
+        raise BadInput(f"a setting of type {kind} cannot be stored: {value!r}") from error
+    return text.replace("\x7f", "\\u007f")
 
 
 def settings_digest(configuration: Mapping[str, Any]) -> str:

@@ -20,7 +20,6 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import Unsupported
 from nonvacuous.networks import LayerGraph
-from nonvacuous.records import DistributionRecord
 from nonvacuous.risk.losses import Loss, loss_named
 from nonvacuous.rules.arithmetic import RELATIVE, disagreement, tolerance
 from nonvacuous.rules.digests import tensors_digest
@@ -144,18 +143,15 @@ class PriorChecking(Checking):
     def read(self, inquiry: Inquiry) -> None:
         certificate, contents = inquiry.certificate, inquiry.contents
 
-        def distribution(who: str, record: DistributionRecord | None, path: Path) -> str:
-            loaded = DiagonalGaussian.load(path)
+        def distribution(who: str, path: Path) -> str:
+            loaded, record = DiagonalGaussian.load(path), getattr(certificate, who)
             equal(None if record is None else record.digest, loaded.digest(), f"{who}.digest")
             setattr(contents, who, loaded)
             return "digest recomputed from its tensors."
 
-        for name, who, record in (
-            (PRIOR, "prior", certificate.prior),
-            (POSTERIOR, "posterior", certificate.posterior),
-        ):
+        for who, name in (("prior", PRIOR), ("posterior", POSTERIOR)):
             question = f"the {who} is the recorded one"
-            inquiry.ask(name, question, f"{who}.digest", partial(distribution, who, record))
+            inquiry.ask(name, question, f"{who}.digest", partial(distribution, who))
         inquiry.expect(_KL, "complexity.terms", lambda: _complexity(inquiry))
         self.read_more(inquiry)
         if certificate.predictor == "drawn":
