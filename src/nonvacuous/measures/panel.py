@@ -255,25 +255,21 @@ def attack(
     path, done = None if checkpoint is None else Path(checkpoint), list[dict[str, Any]]()
     if path is not None and path.exists():
         done = list(load_checkpoint(path, configuration=kept).facts["gauges"])
-    seen: dict[str, list[Result]] = {measure.name: [] for measure in measures}
-    for number in range(gauges + 1):
+    for number in range(len(done), gauges + 1):
         other = subject if number == 0 else moved(subject, "rescaling", draw=number, spread=spread)
         if isinstance(other, str):
             raise Unsupported(f"there is nothing to attack: {other}")
         if progress is not None:
             progress("gauges", number, gauges + 1, f"gauge {number} of {gauges}")
-        if number == len(done):
-            results = measured(other, measures).results
-            done.append({name: _encoded(result) for name, result in results.items()})
-            if path is not None:
-                facts = {"gauges": done}
-                save_checkpoint(path, tensors={}, facts=facts, configuration=kept)
-        for name, plain in done[number].items():
-            seen[name].append(_decoded(plain))
+        results = measured(other, measures).results
+        done.append({name: _encoded(result) for name, result in results.items()})
+        if path is not None:
+            save_checkpoint(path, tensors={}, facts={"gauges": done}, configuration=kept)
     if progress is not None:
         progress("gauges", gauges + 1, gauges + 1, "")
+    seen = done[: gauges + 1]
     return Attack(
-        spreads=tuple(_spread_of(measure, seen[measure.name]) for measure in measures),
+        spreads=tuple(_spread_of(m, [_decoded(gauge[m.name]) for gauge in seen]) for m in measures),
         gauges=gauges,
         spread=spread,
         free_scales=subject.groups.size,
