@@ -87,7 +87,14 @@ def random_problem(
 
 def minimum_norm(problem: LinearProblem) -> np.ndarray:
     """The perfect fit of smallest norm, X⁺ y."""
-    return _correction(problem.inputs, problem.targets)
+    return nearest_fit(problem, np.zeros(problem.inputs.shape[1]))
+
+
+def nearest_fit(problem: LinearProblem, weights: np.ndarray) -> np.ndarray:
+    """The perfect fit nearest to these weights, w + X⁺ (y − X w), by a QR factorization of Xᵀ."""
+    q, r = np.linalg.qr(problem.inputs.T)
+    remainder = problem.targets - problem.inputs @ weights
+    return np.asarray(weights + q @ np.linalg.solve(r.T, remainder))
 
 
 def compare_fits(problem: LinearProblem, *, seed: int = 0, epochs: int = 4000) -> Fits:
@@ -96,14 +103,12 @@ def compare_fits(problem: LinearProblem, *, seed: int = 0, epochs: int = 4000) -
     elsewhere = generator.standard_normal((problem.inputs.shape[1],))
     zero = np.zeros_like(elsewhere)
     smallest = minimum_norm(problem)
-    x, y = problem.inputs, problem.targets
-    there = elsewhere + _correction(x, y - x @ elsewhere)
     near = stochastic_descent(problem, zero, epochs=epochs, seed=seed)
     far = stochastic_descent(problem, elsewhere, epochs=epochs, seed=seed)
     ends: tuple[tuple[str, np.ndarray, np.ndarray | None], ...] = (
         ("minimum norm", smallest, smallest),
         ("SGD from zero", near, smallest),
-        ("SGD from elsewhere", far, there),
+        ("SGD from elsewhere", far, nearest_fit(problem, elsewhere)),
         ("Adam from zero", adaptive_descent(problem, zero, kind="Adam"), None),
         ("AdaGrad from zero", adaptive_descent(problem, zero, kind="Adagrad"), None),
     )
@@ -166,8 +171,7 @@ def adaptive_descent(
             for group in optimizer.param_groups:
                 group["lr"] *= 0.7
     # What is left is less than anybody sees; take it off without entering or leaving the span.
-    ended = weights.detach().numpy()
-    return np.asarray(ended + _correction(problem.inputs, problem.targets - problem.inputs @ ended))
+    return nearest_fit(problem, weights.detach().numpy())
 
 
 def family(problem: LinearProblem, sizes: np.ndarray, *, seed: int = 0) -> Fits:
@@ -205,12 +209,6 @@ def hessian_difference(
         for own in (weights, others)
     )
     return float((one - other).abs().max())
-
-
-def _correction(x: np.ndarray, remainder: np.ndarray) -> np.ndarray:
-    """X⁺ r by a QR factorization of Xᵀ: the smallest change that takes the remainder off."""
-    q, r = np.linalg.qr(x.T)
-    return np.asarray(q @ np.linalg.solve(r.T, remainder))
 
 
 def _projected(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
