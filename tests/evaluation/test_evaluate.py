@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,6 +121,34 @@ def test_top_k_from_scores_and_from_ranks() -> None:
     assert report.empirical.errors == errors
     again = nv.evaluate(predictions=ranked, labels=labels, unseen=True, settings=settings)
     assert again.empirical.errors == errors
+
+
+def test_ranked_answers_may_be_words_or_positions(tmp_path: Path) -> None:
+    names = np.array(["cat", "dog", "owl"])
+    ranked = np.argsort(-np.random.default_rng(1).random((300, 3)), axis=1)
+    labels = np.arange(300) % 3
+    errors = int((~(ranked[:, :2] == labels[:, None]).any(axis=1)).sum())
+    settings = {"metric": "top-k", "top": 2, "classes": tuple(names.tolist())}
+    for answers, folder in ((names[ranked], tmp_path / "words"), (ranked, tmp_path / "positions")):
+        report = nv.evaluate(
+            predictions=answers,
+            labels=names[labels],
+            unseen=True,
+            settings=settings,
+            folder=folder / "run",
+        )
+        assert report.empirical.errors == errors
+        assert nv.verify(folder / "run").verified
+    call = {"labels": names[labels], "unseen": True, "settings": settings}
+    ranked[7, 1] = 3
+    with pytest.raises(BadInput, match="position 3 in row 7"):
+        nv.evaluate(predictions=ranked, **call)
+    words = np.where(ranked == 3, "fox", names[ranked % 3])
+    with pytest.raises(BadInput, match="'fox' is not one of the declared"):
+        nv.evaluate(predictions=words, **call)
+    words[7, 1] = ""
+    with pytest.raises(BadInput, match="first in row 7"):
+        nv.evaluate(predictions=words, **call)
 
 
 def test_losses_by_betting_with_a_declared_range() -> None:

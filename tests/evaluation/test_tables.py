@@ -163,3 +163,11 @@ def test_names_and_clusters_count_alike_in_every_format(tmp_path, settings: dict
     again = nv.evaluate(data=columns, **call)
     assert again.risk_upper == report.risk_upper and again.baseline == report.baseline
     assert nv.verify(tmp_path / "run").verified
+
+
+def test_a_table_without_a_row_is_not_printed() -> None:
+    table = {"a": [0, 1] * 500, "b": [0, 1] * 500, "site": ["north", "south"] * 500}
+    call = {"data": table, "predictions": "a", "labels": "b", "unseen": True}
+    with pytest.raises(BadInput, match=r"^the table has no row with site=west") as caught:
+        nv.evaluate(**call, settings={"where": ("site=west",)})
+    assert len(str(caught.value)) < 80

@@ -35,7 +35,7 @@ def plain(values: Any, name: str) -> Any:
         return array.astype(np.float64)
     if array.dtype.kind in "US":
         array = array.astype(str)
-        empty = np.flatnonzero(array == "")
+        empty = np.flatnonzero((array == "").any(axis=tuple(range(1, array.ndim))))
         if len(empty):
             raise _missing(name, int(empty[0]), len(empty), words=True)
         return array
@@ -173,9 +173,10 @@ class ColumnDigest:
             content = memoryview(column.buffers()[2] or b"")[offsets[0] : offsets[-1]]
             self._feed("text", np.diff(offsets).astype("<i8").tobytes(), content)
         elif column.dtype.kind == "U":
-            encoded = [text.encode() for text in column.tolist()]
+            encoded = [text.encode() for text in column.ravel().tolist()]
             lengths = np.array([len(text) for text in encoded], dtype="<i8")
-            self._feed("text", lengths.tobytes(), b"".join(encoded))
+            kind = "text" if column.ndim == 1 else f"text {column.shape[1:]}"
+            self._feed(kind, lengths.tobytes(), b"".join(encoded))
         else:
             kind = "whole" if column.dtype.kind == "i" else "real"
             data = column.astype("<i8" if kind == "whole" else "<f8", copy=False)

@@ -135,8 +135,8 @@ def _outside_top(
         )
     top = settings.top
     if predictions.dtype.kind in "iU":  # ranked answers
-        ranked = classes(predictions[:, :top].reshape(-1)).reshape(len(predictions), -1)
-        return np.asarray(~(ranked == truth[:, None]).any(axis=1), dtype=np.float64)
+        ranked = [_classes(c, "predictions", settings, classes) for c in predictions[:, :top].T]
+        return np.asarray(~np.any([answer == truth for answer in ranked], axis=0), dtype=np.float64)
     if settings.classes is None or predictions.shape[1] != len(settings.classes):
         raise BadInput(
             f"scores of {predictions.shape[1]} classes need their names in that order: declare "

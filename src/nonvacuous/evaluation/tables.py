@@ -66,7 +66,7 @@ def batches_of(
             some = True
             yield Batch(batch, partial(row_name, source, rows))
     if not some:
-        raise BadInput(f"{source} has no row with {' and '.join(where)}.")
+        raise BadInput(f"{_named(source)} has no row with {' and '.join(where)}.")
 
 
 def row_name(source: Any, rows: np.ndarray | range, row: int) -> str:
@@ -85,6 +85,10 @@ def row_name(source: Any, rows: np.ndarray | range, row: int) -> str:
         return f"line {next(islice(lines, number, None))} of {path}"
 
 
+def _named(source: Any) -> str:
+    return str(source) if isinstance(source, str | Path) else "the table"
+
+
 def _chosen(column: Any, kept: np.ndarray) -> Any:
     if hasattr(column, "iloc"):
         return column[kept]
@@ -95,7 +99,8 @@ def _batches(source: Any, columns: Mapping[str, str]) -> Iterator[dict[str, Any]
     if isinstance(source, str | Path):
         yield from _from_file(Path(source), columns)
         return
-    _wanted(columns, list(source.keys() if hasattr(source, "keys") else source), "the table")
+    names = list(source.keys() if hasattr(source, "keys") else source)
+    _wanted(columns, names, _named(source))
     yield from in_batches({role: source[name] for role, name in columns.items()})
 
 
@@ -122,7 +127,7 @@ def read_columns(
     """Whole columns as arrays, by role."""
     batches = list(batches_of(source, columns, where))
     if not batches:
-        raise BadInput(f"{source} holds no rows.")
+        raise BadInput(f"{_named(source)} holds no rows.")
     read = [
         batch.naming(lambda batch: {role: as_array(plain(batch[role], role)) for role in columns})
         for batch in batches
