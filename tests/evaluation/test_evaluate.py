@@ -151,6 +151,23 @@ def test_ranked_answers_may_be_words_or_positions(tmp_path: Path) -> None:
         nv.evaluate(predictions=words, **call)
 
 
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"predictions": np.full((6, 2), "cat")}, "ranked answers"),
+        ({"predictions": np.eye(6)}, "scores of classes"),
+        ({"groups": {"site": np.zeros((6, 2))}}, "site must have one value per row"),
+        ({"clusters": np.full((6, 2), "x")}, "clusters must have one value per row"),
+        ({"ids": np.zeros((6, 1))}, "ids must have one value per row"),
+    ],
+)
+def test_a_table_for_a_column_is_refused(columns: dict, complaint: str) -> None:
+    call = {"predictions": ["cat"] * 6, "labels": ["cat"] * 6, "unseen": True, **columns}
+    settings = {"classes": ("cat", "dog")}
+    with pytest.raises(BadInput, match=complaint):
+        nv.evaluate(**call, settings=settings)
+
+
 def test_losses_by_betting_with_a_declared_range() -> None:
     generator = np.random.default_rng(0)
     losses = generator.exponential(2.0, 500)

@@ -93,10 +93,12 @@ def _is_text(column: Any) -> bool:
 
 def _classes(column: Any, name: str, settings: Evaluation, classes: Coder) -> np.ndarray:
     text = _is_text(column)
-    if not text and column.ndim > 1:
+    if getattr(column, "ndim", 1) > 1:
+        what, looks = ("words", "ranked answers") if text else ("numbers", "scores of classes")
+        alone = f"{name}[:, 0]" if text else f"{name}.argmax(axis=1)"
         raise BadInput(
-            f"{name} have {column.shape[1:]} numbers per row: they look like scores of classes. "
-            f"Give the class alone, as in {name}.argmax(axis=1), or use metric 'top-k' or 'brier'."
+            f"{name} have {column.shape[1:]} {what} per row: they look like {looks}. Give the "
+            f"class alone, as in {alone}, or use metric 'top-k' or 'brier'."
         )
     if not text and column.dtype.kind == "f":
         within = bool(((column >= 0) & (column <= 1)).all())
@@ -167,8 +169,12 @@ def _brier(probabilities: np.ndarray, labels: Any, settings: Evaluation) -> np.n
 
 
 def prepared(batch: dict[str, Any]) -> dict[str, Any]:
-    """Every column plain; of one length."""
+    """Every column plain; of one length; one group, cluster and id for each row."""
     columns = {role: plain(values, role.removeprefix("group:")) for role, values in batch.items()}
+    for role, column in columns.items():
+        if role.startswith(("group:", "clusters", "ids")) and getattr(column, "ndim", 1) > 1:
+            name = role.removeprefix("group:")
+            raise BadInput(f"{name} must have one value per row, got shape {column.shape}.")
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise BadInput(f"the columns of a batch have different lengths: {sorted(lengths)}.")
