@@ -315,3 +315,17 @@ def test_disagreement_adds_both_failures() -> None:
     assert inherited.confidence == pytest.approx(0.94)
     with pytest.raises(BadInput):
         nv.disagreement(report, [1], [1, 2])
+
+
+def test_several_values_per_row_are_refused() -> None:
+    table, column = np.zeros((6, 2), dtype=int), [0, 1] * 3
+    report = nv.evaluate(predictions=column, labels=column, groups={"s": column}, unseen=True)
+    for wrong in (
+        lambda: nv.compare(column, column, column, groups={"s": table}),
+        lambda: nv.compare(column, column, column, clusters=table),
+        lambda: nv.disagreement(report, table, table),
+        lambda: nv.monitor(0.1).update(table),
+        lambda: nv.monitor(report, groups=True).update(column, groups={"s": table}),
+    ):
+        with pytest.raises(BadInput):
+            wrong()

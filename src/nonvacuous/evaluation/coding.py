@@ -42,6 +42,14 @@ def plain(values: Any, name: str) -> Any:
     raise BadInput(f"{name} holds {array.dtype} values; numbers and words are understood.")
 
 
+def one_each(values: Any, name: str) -> Any:
+    """A plain column with one value for each row."""
+    column = plain(values, name)
+    if getattr(column, "ndim", 1) > 1:
+        raise BadInput(f"{name} must have one value per row, got shape {column.shape}.")
+    return column
+
+
 def to_numpy(values: Any) -> np.ndarray:
     """A tensor, a column of a table or anything like an array as one of numpy's."""
     if hasattr(values, "detach"):  # of torch

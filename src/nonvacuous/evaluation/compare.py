@@ -20,7 +20,7 @@ from nonvacuous.bounds.paired import DISCORDANCE_SHARE
 from nonvacuous.bounds.rounding import as_risk, down, shown_up, up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import BadRow, Coder, plain
+from nonvacuous.evaluation.coding import BadRow, Coder, one_each, plain
 from nonvacuous.evaluation.outcomes import outcomes
 from nonvacuous.evaluation_records import Evaluation
 
@@ -140,7 +140,7 @@ def compare(
 
 def _codes(column: Any, name: str, size: int) -> tuple[list[str], np.ndarray]:
     coder = Coder()
-    codes = coder(plain(column, name))
+    codes = coder(one_each(column, name))
     if len(codes) != size:
         raise BadInput(f"{name!r} has {len(codes)} rows for {size} examples.")
     return [str(value) for value in coder.values], codes
@@ -254,8 +254,8 @@ def disagreement(
     if report.status == "refused" or report.loss.name != "zero-one":
         raise BadInput("only the error rate of a certificate that was not refused is inherited.")
     coder = Coder()
-    new = coder(plain(new_predictions, "new_predictions"))
-    old = coder(plain(old_predictions, "old_predictions"))
+    new = coder(one_each(new_predictions, "new_predictions"))
+    old = coder(one_each(old_predictions, "old_predictions"))
     if len(new) != len(old) or not len(new):
         raise BadInput(f"both must predict the same inputs: got {len(new)} and {len(old)} answers.")
     if models < 1:

@@ -161,7 +161,7 @@ class Monitor(BaseModel):
             if column not in self.groups:
                 watched = ", ".join(self.groups) or "none"
                 raise BadInput(f"groups of {column!r} are not watched; watched are {watched}.")
-            if len(values) != size:
+            if values.shape != (size,):
                 raise BadInput(f"{len(values)} groups for {size} losses: one for each.")
         return columns
 
@@ -240,6 +240,8 @@ def _losses(items: Any) -> np.ndarray:
         array = np.asarray(items if hasattr(items, "__len__") else list(items), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise BadInput(f"losses are numbers in [0, 1]: {error}.") from error
+    if array.ndim != 1:
+        raise BadInput(f"losses are numbers in [0, 1], one for each label, got {array.shape}.")
     if ((array < 0) | (array > 1)).any():
         raise BadInput("losses must lie in [0, 1]; None where a label is missing.")
     return array

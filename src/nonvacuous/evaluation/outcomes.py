@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import BadRow, Coder, plain
+from nonvacuous.evaluation.coding import BadRow, Coder, one_each, plain
 from nonvacuous.evaluation_records import METRICS, Evaluation
 
 
@@ -170,11 +170,10 @@ def _brier(probabilities: np.ndarray, labels: Any, settings: Evaluation) -> np.n
 
 def prepared(batch: dict[str, Any]) -> dict[str, Any]:
     """Every column plain; of one length; one group, cluster and id for each row."""
-    columns = {role: plain(values, role.removeprefix("group:")) for role, values in batch.items()}
-    for role, column in columns.items():
-        if role.startswith(("group:", "clusters", "ids")) and getattr(column, "ndim", 1) > 1:
-            name = role.removeprefix("group:")
-            raise BadInput(f"{name} must have one value per row, got shape {column.shape}.")
+    columns = {}
+    for role, values in batch.items():
+        read = plain if role in ("predictions", "labels", "losses") else one_each
+        columns[role] = read(values, role.removeprefix("group:"))
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise BadInput(f"the columns of a batch have different lengths: {sorted(lengths)}.")
