@@ -114,7 +114,7 @@ def test_library_errors_become_one_message(monkeypatch, capsys, error, code):
     message, following = captured.err.strip().splitlines()
     assert message == f"Error: {error}."
     assert following.startswith("Next:  nonvacuous ")
-    if getattr(error, "next_command", None):
+    if getattr(error, "instead", None):
         assert following.endswith("nonvacuous data list")
 
 

@@ -285,8 +285,8 @@ def _run(tokens: list[str]) -> int:
         except CycloptsError as error:
             message, code = _usage_message(error, command), exits.USAGE
         except NonvacuousError as error:
-            own = getattr(error, "next_command", None)  # of one that knows better
-            next_command = own or exits.with_flags(error) or next_command
+            if instead := getattr(error, "instead", None):  # it knows better
+                next_command = exits.suggested(instead)
             # Usage where the value of a flag cannot be meant: a name that nothing has, a file that
             # is not there, found before any work is announced. What goes wrong with something that
             # is there, a file with bad numbers or a function that raises, is a failure.

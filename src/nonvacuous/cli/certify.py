@@ -7,7 +7,7 @@ a mistake is named before anything is loaded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from nonvacuous.bounds import checks
 from nonvacuous.certification.method import Method
-from nonvacuous.cli.exits import UsageError, again, as_usage
+from nonvacuous.cli.exits import UsageError, as_usage
 from nonvacuous.cli.flags import (
     SWITCH,
     Json,
@@ -281,9 +281,9 @@ def _post_hoc(call: Call, given: Given) -> None:
     if prior not in (None, "zero", "initialization"):
         raise UsageError(
             f"--prior {prior}: --mode post-hoc knows zero and initialization.",
-            next_command=again(replacing={"--prior": "zero"}),
+            next_command={"--prior": "zero"},
         )
-    _given_prior(call, prior, next_command=None)
+    _given_prior(call, prior)
     if prior == "initialization" and call.initial is None and call.init_seed is None:
         raise UsageError(
             "--prior initialization needs the weights before training: --initial "
@@ -295,13 +295,13 @@ def _post_hoc(call: Call, given: Given) -> None:
 def _sparsity(call: Call, given: Given) -> None:
     """A network that is trained here gets its prior here; a given one brings its own."""
     prior, theorem = given.get("prior"), given.get("theorem", "E")
-    with as_usage("--prior: ", next_command=again(replacing={"--prior": LEARNED})):
+    with as_usage("--prior: ", next_command={"--prior": LEARNED}):
         kind, _ = prior_kind(prior or LEARNED)
     if (call.model or "").startswith("cnn:") and theorem != "E":
         raise UsageError(
             f"--theorem {theorem}: it covers linear layers only; a convolutional "
             "network is certified by theorem E.",
-            next_command=again(replacing={"--theorem": "E"}),
+            next_command={"--theorem": "E"},
         )
     if call.weights is None:
         if call.initial is not None or given.get("pretrained"):
@@ -311,7 +311,7 @@ def _sparsity(call: Call, given: Given) -> None:
             )
         _check_biases(call.model)
         return
-    zero = again(replacing={"--prior": "zero"})
+    zero = {"--prior": "zero"}
     if kind == "learned" and prior is not None:
         raise UsageError(
             f"--prior {prior}: what these weights were trained on is not known here. Give "
@@ -319,20 +319,20 @@ def _sparsity(call: Call, given: Given) -> None:
             "(usually far better).",
             next_command=zero,
         )
-    _given_prior(call, prior, next_command=zero)
+    _given_prior(call, prior, zero)
     if kind == "initialization" and call.initial is None:
-        _given_prior(call, None, next_command=zero)
+        _given_prior(call, None, zero)
     given.setdefault("prior", "initialization")
 
 
-def _given_prior(call: Call, prior: str | None, *, next_command: str | None) -> None:
+def _given_prior(call: Call, prior: str | None, instead: Mapping[str, str] | None = None) -> None:
     """Given weights need a prior that has not seen the data, and one only."""
     if prior is None and call.initial is None:
         raise UsageError(
             f"--mode {call.mode or PostHoc.mode} measures how far the weights have come from a "
             "prior that has not seen the data. Add --initial FILE.safetensors, the same network "
             "before training (usually far better), or --prior zero.",
-            next_command=next_command,
+            next_command=instead,
         )
     if prior == "zero" and call.initial is not None:
         raise UsageError("--prior zero has no use for --initial: leave one of them out.")
@@ -349,7 +349,7 @@ def _check_biases(model: str | None) -> None:
         raise UsageError(
             f"--model {model} has biases, and the networks that --mode sparsity trains have none; "
             f"write {plain}.",
-            next_command=again(replacing={"--model": plain}),
+            next_command={"--model": plain},
         )
 
 

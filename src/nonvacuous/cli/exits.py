@@ -9,8 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from nonvacuous.errors import BadInput, NonvacuousError
+from nonvacuous.errors import BadInput
+
+if TYPE_CHECKING:
+    from nonvacuous.errors import Instead
 
 _words: ContextVar[tuple[str, ...]] = ContextVar("words", default=())
 
@@ -64,11 +68,10 @@ TERMINATED = 143
 
 
 class CommandError(BadInput):
-    """What the command was given cannot be used; it knows the command to try next."""
+    """What the command was given cannot be used; it may know the command to try next, or flags."""
 
-    def __init__(self, message: str, *, next_command: str | None = None) -> None:
-        super().__init__(message)
-        self.next_command = next_command
+    def __init__(self, message: str, *, next_command: Instead = None) -> None:
+        super().__init__(message, instead=next_command)
 
 
 class UsageError(CommandError):
@@ -76,7 +79,7 @@ class UsageError(CommandError):
 
 
 @contextmanager
-def as_usage(prefix: str = "", *, next_command: str | None = None) -> Iterator[None]:
+def as_usage(prefix: str = "", *, next_command: Instead = None) -> Iterator[None]:
     """Within this block, what is wrong with a value is wrong with the flag that gave it."""
     try:
         yield
@@ -84,17 +87,11 @@ def as_usage(prefix: str = "", *, next_command: str | None = None) -> Iterator[N
         raise
     except BadInput as error:
         text = f"{'' if str(error).startswith('--') else prefix}{error}"
-        raise UsageError(text, next_command=next_command or with_flags(error)) from error
+        raise UsageError(text, next_command=next_command or error.instead) from error
 
 
 def help_of(command: str | None) -> str:
     return "nonvacuous --help" if command is None else f"nonvacuous {command} --help"
-
-
-def with_flags(error: NonvacuousError) -> str | None:
-    """The same command with the flags that the error suggests, if it does."""
-    instead: Mapping[str, str | None] | str = getattr(error, "instead", {})
-    return suggested(instead) if instead else None
 
 
 def suggested(step: Mapping[str, str | None] | str, *, without: Sequence[str] = ()) -> str:

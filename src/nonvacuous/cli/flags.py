@@ -13,7 +13,7 @@ from cyclopts import App, Parameter, Token
 from cyclopts.argument import ArgumentCollection, update_argument_collection
 
 from nonvacuous.bounds import checks
-from nonvacuous.cli.exits import CommandError, UsageError, again, as_usage
+from nonvacuous.cli.exits import CommandError, UsageError, as_usage
 from nonvacuous.foreign import read_toml
 
 
@@ -99,7 +99,7 @@ def device_of(name: str) -> str:
         raise CommandError(
             "--device cuda: torch sees no CUDA device here (is the driver installed, and a build "
             "of torch with CUDA?).",
-            next_command=again(replacing={"--device": "cpu"}),
+            next_command={"--device": "cpu"},
         )
     return "cuda" if there and name != "cpu" else "cpu"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nonvacuous.cli.exits import UsageError, again
+from nonvacuous.cli.exits import UsageError
 from nonvacuous.foreign import run_settings
 
 
@@ -30,13 +30,13 @@ def check_writable(
         raise UsageError(
             f"{folder} holds a {kind} already. Add --resume to go on with it {seen}, --force to "
             "overwrite it, or --out to name another folder.",
-            next_command=again("--resume"),
+            next_command={"--resume": None},
         )
     if not begun and in_use(folder):
         raise UsageError(
             f"{folder} is not empty and holds no {kind}: files there could be overwritten, and "
             f"--force overwrites a {kind} only. Name another folder with --out.",
-            next_command=again(replacing={"--out": str(folder / kind)}),
+            next_command={"--out": str(folder / kind)},
         )
 
 
@@ -56,12 +56,12 @@ def check_free(file: Path, flag: str, *, force: bool) -> None:
         )
 
 
-def instead_of(path: Path, flag: str = "--out") -> str:
-    """The same command with an output of its own where one is in the way: nothing is lost."""
+def instead_of(path: Path, flag: str = "--out") -> dict[str, str | None]:
+    """Flags that give the command an output of its own where one is in the way: nothing is lost."""
     stem, suffix = (path.stem, path.suffix) if path.is_file() else (path.name, "")
     names = (path.with_name(f"{stem}-{number}{suffix}") for number in range(2, 1_000))
     free = next(name for name in names if not name.exists())
-    return again(without=["--resume"], replacing={flag: str(free)})
+    return {"--resume": "", flag: str(free)}
 
 
 def in_use(folder: Path) -> bool:

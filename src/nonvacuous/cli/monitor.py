@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from nonvacuous.certificate import Certificate
 from nonvacuous.cli.exits import DONE, TOO_RISKY
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
 from nonvacuous.cli.output import answered, write_lines
+from nonvacuous.errors import BadInput, Unrecognized
 
 if TYPE_CHECKING:
     from nonvacuous.evaluation.tables import Batch
@@ -60,8 +63,6 @@ def monitor(
         every: Seconds between two looks at the file.
         page: Write a page with the evidence over time.
     """
-    import time
-
     from nonvacuous.evaluation.monitor import monitor as watching
 
     observer = watching(
@@ -92,9 +93,6 @@ def monitor(
 
 
 def _promise_of(text: str) -> Any:
-    from nonvacuous.certificate import Certificate
-    from nonvacuous.errors import Unrecognized
-
     try:
         return float(text)
     except ValueError:
@@ -124,7 +122,6 @@ def _ends_a_line(file: Path) -> bool:
 
 def _rows(file: Path, columns: Columns) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The losses of all rows in their order, NaN where a label is missing, and their groups."""
-    from nonvacuous.errors import BadInput
     from nonvacuous.evaluation.tables import batches_of
 
     names = {"losses": columns.loss}
@@ -142,8 +139,6 @@ def _rows(file: Path, columns: Columns) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 def _losses(batch: Batch, file: Path) -> Any:
     import numpy as np
-
-    from nonvacuous.errors import BadInput
 
     values, lost = _values(batch["losses" if "losses" in batch else "labels"])
     if "answers" in batch:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+
+from rich.table import Table
 
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.cli.exits import DONE, UsageError
@@ -36,10 +39,6 @@ def plan(
             400:0.12. A curve is fitted to all such points.
         page: Write the table and a picture of the chance.
     """
-    from dataclasses import asdict
-
-    from rich.table import Table
-
     from nonvacuous.evaluation.plan import plan as planned
 
     failure = failure_of(confidence)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import shlex
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nonvacuous.certificate import Certificate
 from nonvacuous.cli.exits import CommandError, UsageError
 from nonvacuous.cli.flags import Json
+from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import answered, say, write_lines
+from nonvacuous.comparison import compare
 from nonvacuous.errors import BadInput
 from nonvacuous.files import inside
 from nonvacuous.foreign import holds_run, read_json
-
-if TYPE_CHECKING:
-    from nonvacuous.certificate import Certificate
+from nonvacuous.report import write_report
+from nonvacuous.study.runs import is_run, read_runs
+from nonvacuous.training.events import read_events
 
 PAGE = "report.html"
 #: Written by ``nonvacuous randomize --run``.
@@ -24,10 +27,6 @@ LABELS = "random_labels.json"
 
 def write_page(certificate: Certificate, folder: Path) -> Path:
     """Write report.html from the certificate and the run's history, replacing an older page."""
-    from nonvacuous.comparison import compare
-    from nonvacuous.report import write_report
-    from nonvacuous.training.events import read_events
-
     events = inside(folder, "events.jsonl")
     history: list[dict[str, Any]] | None = read_events(events) if events.is_file() else None
     labels = None
@@ -53,8 +52,6 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
     """
     source = inside(run_folder, "certificate.json")
     if source.is_file():
-        from nonvacuous.certificate import Certificate
-
         page = str(write_page(Certificate.load(source), run_folder))
         return answered({"report": page}, lambda _: write_lines(page), as_json=json)
     if holds_run(run_folder):
@@ -67,8 +64,6 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
 
 
 def _site(folder: Path, *, as_json: bool) -> int:
-    from nonvacuous.study.runs import is_run, read_runs
-
     if not folder.is_dir():
         raise UsageError(
             f"there is no folder {folder}: no certificate.json, and no runs. Name the folder of a "
@@ -82,7 +77,6 @@ def _site(folder: Path, *, as_json: bool) -> int:
             "run, or a folder of runs.",
             next_command=shlex.join(["nonvacuous", "runs", str(folder.parent)]),
         )
-    from nonvacuous.cli.narration import Narration
     from nonvacuous.study.site import write_site
 
     with Narration() as narration:

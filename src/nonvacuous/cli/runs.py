@@ -12,12 +12,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
 
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.output import result_console, say, write_json, write_next
 from nonvacuous.errors import BadInput
-from nonvacuous.report.wording import printable
+from nonvacuous.report.measured import SHORT
+from nonvacuous.report.wording import printable, shortened
+from nonvacuous.study.runs import columns_of, known, ordered, query, read_runs, select
 
 #: Columns that are upper bounds, also inside an expression such as min(risk_upper).
 _BOUND = re.compile(r"(?<![A-Za-z0-9_])(risk_upper|twin)(?![A-Za-z0-9_])")
@@ -35,13 +42,6 @@ def print_table(
     ``known`` are the columns of the table of runs where the rows answer a question in SQL: any
     other column may hold a bound under another name, and is printed with every digit.
     """
-    from rich.box import SIMPLE_HEAD
-    from rich.cells import cell_len
-    from rich.table import Table
-    from rich.text import Text
-
-    from nonvacuous.report.wording import shortened
-
     cells = {
         name: [printable(shown(name, row.get(name), known=known)) for row in rows]
         for name in columns
@@ -118,8 +118,6 @@ def shown(name: str, value: Any, *, known: Sequence[str] | None = None) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         if _BOUND.search(name):
-            from nonvacuous.bounds.rounding import shown_up
-
             return shown_up(value)
         return f"{value:.6g}" if known is None or name in known else repr(value)
     return str(value)
@@ -166,8 +164,6 @@ def runs(
         raise UsageError("--reverse turns the order of --sort around: give both.")
     if limit is not None and limit < 0:
         raise UsageError("--limit is 0 or more.")
-    from nonvacuous.study.runs import columns_of, ordered, query, read_runs, select
-
     rows: Sequence[Mapping[str, Any]]
     everything = read_runs(folder)
     try:
@@ -208,9 +204,6 @@ def _columns(
     everything: bool,
 ) -> list[str]:
     """Those asked for; else what certificates are judged by, and in what the runs differ."""
-    from nonvacuous.report.measured import SHORT
-    from nonvacuous.study.runs import columns_of, known
-
     names = columns_of(rows)
     if asked == "all" or (asked is None and everything):
         return names

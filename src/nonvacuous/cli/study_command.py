@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from cyclopts import Group, Parameter
 from joblib import cpu_count
@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from nonvacuous import papers, studies
 from nonvacuous.cli import exits
-from nonvacuous.cli.exits import CommandError, UsageError, again
+from nonvacuous.cli.exits import UsageError, again
 from nonvacuous.cli.flags import (
     SWITCH,
     Json,
@@ -35,13 +35,11 @@ from nonvacuous.cli.output import result_console, say, write_error, write_json, 
 from nonvacuous.cli.sweep import Where
 from nonvacuous.errors import FolderBusy, FolderTaken
 from nonvacuous.papers import REPRODUCTIONS
+from nonvacuous.progress import Progress
 from nonvacuous.rules.attempts import FILE_NAME
 from nonvacuous.study.running import PAGE, SETTINGS, Surroundings, run_study, write_pages
 from nonvacuous.study.settings import StudySettings
 from nonvacuous.study.study import NOTE, Context, Study
-
-if TYPE_CHECKING:
-    from nonvacuous.progress import Progress
 
 
 def __getattr__(name: str) -> Callable[..., int]:
@@ -216,10 +214,9 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
                 command = again(without=[*_ONCE, "--json"])
                 paths = write_pages(study, result, folder, command=command)
     except FolderTaken as error:
-        other = flags["resume"] and folder is not None and not isinstance(error, FolderBusy)
-        raise CommandError(
-            str(error), next_command=instead_of(folder) if other and folder else None
-        ) from error
+        if flags["resume"] and folder is not None and not isinstance(error, FolderBusy):
+            error.instead = instead_of(folder)
+        raise
     if flags["json"]:
         write_json(dict(study.record(result)))
     else:

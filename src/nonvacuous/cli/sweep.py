@@ -7,20 +7,23 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import CycloptsError, Parameter
 
 from nonvacuous.cli import exits
 from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import PREFIX, SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
+from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import answered, write_error, write_json, write_lines, write_next
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.foreign import holds_run
-
-if TYPE_CHECKING:
-    from nonvacuous.study.engine import Engine, Failure, Summary
-    from nonvacuous.study.sweep import Sweep
+from nonvacuous.rules.attempts import ledger_beside
+from nonvacuous.study.engine import Engine, Failure, Summary, run_sweep
+from nonvacuous.study.folder import ERROR, SweepFolder, read_record
+from nonvacuous.study.functions import arguments_of, find_function
+from nonvacuous.study.sweep import Sweep, read_sweep
+from nonvacuous.study.worker import environment
 
 #: The commands that a sweep can run by name.
 FUNCTIONS = {"certify": "nonvacuous.cli.sweep:certify_cell"}
@@ -104,18 +107,12 @@ def sweep(
     """
     where = where or Where()
     where.check()
-    from nonvacuous.rules.attempts import ledger_beside
-    from nonvacuous.study.sweep import read_sweep
-
     with exits.as_usage():
         plan = read_sweep(experiment)
     folder = out or Path("runs") / plan.name
     plan = _complete(plan)
     if dry_run:
         return _list(plan, folder, as_json=json)
-    from nonvacuous.cli.narration import working
-    from nonvacuous.study.engine import run_sweep
-
     kept = f"{folder} keeps every cell that has ended; the same command goes on."
     with working(lambda: (f"stopped. {kept}", again())) as narration:
         engine = where.made()
@@ -148,15 +145,11 @@ def _complete(plan: Sweep) -> Sweep:
                 f"there is no command {plan.run!r} to sweep over: [command] run is "
                 f"{', '.join(FUNCTIONS)} or package.module:function."
             )
-        from nonvacuous.study.functions import arguments_of, find_function
-
         with exits.as_usage():
             function = find_function(plan.run)
             for cell in plan.cells:
                 arguments_of(function, cell, Path("run"))
         return plan
-    from cyclopts import CycloptsError
-
     from nonvacuous.cli.app import app
 
     plan = plan.completed(attempts=len(plan.cells))
@@ -181,8 +174,6 @@ def _complete(plan: Sweep) -> Sweep:
 
 
 def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
-    from nonvacuous.study.folder import SweepFolder
-
     states = SweepFolder(folder).states(plan.cells)
     cells = [{**cell.to_dict(), "state": states[cell.digest]} for cell in plan.cells]
     record = {"name": plan.name, "run": plan.run, "folder": str(folder), "cells": cells}
@@ -193,8 +184,6 @@ def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
 
 def _trouble(failure: Failure) -> str:
     """What the cell raised, as a sentence that begins with the exception's type."""
-    from nonvacuous.study.folder import ERROR, read_record
-
     record = read_record(Path(failure.folder) / ERROR) or {}
     kind = record.get("error", {}).get("type")
     return f"{f'{kind}: ' if kind else ''}{failure.message.removesuffix('.')}."
@@ -229,7 +218,6 @@ def certify_cell(
     from nonvacuous.certificate import Certificate
     from nonvacuous.cli.app import app
     from nonvacuous.study.runs import figures_of
-    from nonvacuous.study.worker import environment
 
     words = words_of(settings, seed=seed, folder=folder)
     if ledger is not None:

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.text import Text
 
+from nonvacuous.certificate import Certificate
 from nonvacuous.cli import exits
 from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, check_counts
+from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import (
     result_console,
     say,
@@ -26,7 +29,6 @@ from nonvacuous.foreign import holds_run, run_settings
 from nonvacuous.report.wording import printable
 
 if TYPE_CHECKING:
-    from nonvacuous.certificate import Certificate
     from nonvacuous.data import Dataset
     from nonvacuous.verify import Verification
 
@@ -88,8 +90,6 @@ def verify(
 
     import torch
 
-    from nonvacuous.certificate import Certificate
-    from nonvacuous.cli.narration import Narration
     from nonvacuous.verify import verify as verify_certificate
 
     if threads is not None:
@@ -224,8 +224,6 @@ _MARKS = {True: ("ok", "green"), False: ("FAILED", "bold red"), None: ("not chec
 
 
 def _write_text(verification: Verification, certificate: Certificate | None) -> None:
-    from rich.text import Text
-
     console = result_console()
     for finding in verification.findings:
         word, style = _MARKS[finding.passed]

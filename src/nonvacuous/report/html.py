@@ -39,12 +39,6 @@ def write(text: str, path: str | os.PathLike[str], *, kind: str = "page") -> Pat
     return target
 
 
-def source(name: str) -> str:
-    """The text of a file among our templates."""
-    templates = _environment()
-    return templates.loader.get_source(templates, name)[0]  # type: ignore[union-attr]
-
-
 @cache
 def _environment() -> Environment:
     """Our templates, which say numbers and names in our words; what they are given is escaped."""

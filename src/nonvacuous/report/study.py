@@ -6,16 +6,14 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
+from rich.console import Console
+from rich.table import Table as Grid
 
 from nonvacuous import __version__
 from nonvacuous.errors import BadInput
 from nonvacuous.report import html
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 #: Entries with more letters than this are sentences; on a narrow screen, entries with no more
 #: than this, heading included, stand two by two.
@@ -62,8 +60,6 @@ class Table:
 
     def print(self, console: Console) -> None:
         """Write it on a terminal, the caption below."""
-        from rich.table import Table as Grid
-
         grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
         for column, heading in enumerate(self.headings):
             if not self.is_numeric(column):

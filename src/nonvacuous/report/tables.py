@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nonvacuous.bounds.table import title_and_detail
 from nonvacuous.certificate import Certificate
+from nonvacuous.comparison import BoundRow, Step
 from nonvacuous.kinds import CENTERS
 from nonvacuous.records import RescalingColumn
 from nonvacuous.report import html
@@ -24,9 +25,6 @@ from nonvacuous.report.wording import (
     round_percent,
     whole,
 )
-
-if TYPE_CHECKING:
-    from nonvacuous.comparison import BoundRow, Step
 
 #: Tensors listed one by one; the rest are summed up in one line.
 TENSORS_SHOWN = 8

@@ -8,13 +8,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
+from nonvacuous.comparison import Comparison
 from nonvacuous.report import html, measured, promise, tables
 from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
 from nonvacuous.report.plots import Series, lines
@@ -27,9 +28,6 @@ from nonvacuous.report.wording import (
     shortened,
     visible,
 )
-
-if TYPE_CHECKING:
-    from nonvacuous.comparison import Comparison
 
 #: Below this, everything of interest sits in a corner of the scale and is magnified.
 _MAGNIFY_BELOW = 0.2

@@ -138,12 +138,11 @@ class _Driver:
         for cell in self.sweep.cells:
             arguments_of(function, cell, self.folder.path)
         self.folder.open(self.sweep)
-        ended = self.folder.endings(self.sweep.cells)
-        again = {d for d, record in ended.items() if self.retry and record["state"] == "failed"}
-        self.failed = sum(r["state"] == "failed" for d, r in ended.items() if d not in again)
-        self.left = {
-            c.digest: c for c in self.sweep.cells if c.digest not in ended or c.digest in again
-        }
+        ended = {digest: r["state"] for digest, r in self.folder.endings(self.sweep.cells).items()}
+        if self.retry:
+            ended = {digest: state for digest, state in ended.items() if state != "failed"}
+        self.failed = sum(state == "failed" for state in ended.values())
+        self.left = {cell.digest: cell for cell in self.sweep.cells if cell.digest not in ended}
         self.at_first = len(self.left)
         self._report()
         try:

@@ -318,7 +318,7 @@ def write_site(
 
 def render(shown: Table) -> str:
     """The text of the index. What comes from data is escaped."""
-    script = html.source("site.js")
+    script = html.page("site.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return html.page(
         "site.html.jinja",
