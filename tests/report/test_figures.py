@@ -100,7 +100,7 @@ def test_colors_are_the_page_s_own() -> None:
         bare = bare.replace(f"var(--{role}, {color})", "")
     assert "#" not in bare.replace('"#', "").replace("url(#", "")
     assert "font-family" not in svg and "DejaVu" not in svg
-    css = html.source("certificate.css")
+    css = html.page("certificate.css")
     for kind in KINDS:
         assert f".mark-{kind}" in css and f"--{kind}: {COLORS[kind]};" in css
 

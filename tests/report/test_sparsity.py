@@ -54,7 +54,7 @@ def test_the_page_shows_noise_and_choices(certificate: Certificate) -> None:
     assert marks["Training error"].value == observed.errors / observed.trials
     assert "<bdi>Predictor: network itself</bdi>" in page
     noisy = certificate.empirical.scheme == "fresh noise"
-    assert ("Monte Carlo" in shown.confidence.after) == noisy
+    assert ("Monte Carlo" in shown.confidence) == noisy
 
 
 @pytest.mark.slow

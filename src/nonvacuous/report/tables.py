@@ -13,7 +13,6 @@ from nonvacuous.kinds import CENTERS
 from nonvacuous.records import RescalingColumn
 from nonvacuous.report import html
 from nonvacuous.report.measured import twin_name
-from nonvacuous.report.promise import shown_risk
 from nonvacuous.report.wording import (
     capital,
     clean,
@@ -22,6 +21,7 @@ from nonvacuous.report.wording import (
     percent,
     percent_up,
     plural,
+    promised_percent,
     round_percent,
     whole,
 )
@@ -56,6 +56,12 @@ _STEPS = {
     "searches": "+ searches",
     "rest": "+ the bound",
 }
+
+
+def shown_risk(certificate: Certificate) -> str:
+    """The promise in percent, wherever it stands on the page: the number of the headline."""
+    shown = promised_percent if certificate.counts_errors else percent_up
+    return shown(certificate.risk_upper)
 
 
 def step_rows(certificate: Certificate, steps: tuple[Step, ...]) -> tuple[Bar, ...]:

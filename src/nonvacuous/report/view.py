@@ -14,13 +14,14 @@ from markupsafe import Markup
 
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.certificate import Certificate
+from nonvacuous.certificate import PLAIN_TEST, Certificate
 from nonvacuous.comparison import Comparison
-from nonvacuous.report import html, measured, promise, tables
+from nonvacuous.report import html, measured, tables
 from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
 from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.wording import (
     clean,
+    confidence_percent,
     declared_percent,
     finite,
     percent,
@@ -65,13 +66,28 @@ class View:
         name, data = clean(certificate.model.architecture), clean(certificate.data.name)
         self.title = f"{shortened(name, 48)} on {shortened(data, 48)}"
         self.status = certificate.status
-        #: "vacuous", "unshown" (not shown better than a constant answer) or "non-vacuous".
-        self.weight = promise.vacuity(certificate)
-        self.promise = promise.promise(certificate)
+        #: "vacuous" (says nothing: every network satisfies the promise), "unshown" (not shown
+        #: better than a constant answer) or "non-vacuous".
+        self.weight = "unshown" if certificate.is_vacuous else "non-vacuous"
+        if certificate.status == "refused" or certificate.risk_upper >= 1.0:
+            self.weight = "vacuous"
+        risk, weight = tables.shown_risk(certificate), self.weight
+        said: dict[str, Any] = {"certificate": certificate, "weight": weight, "risk": risk}
+        self.promise = Markup(html.words("headline.html.jinja", **said))
+        self.confidence = Markup(html.words("confidence.html.jinja", **said))
+        self.verdict = html.words(
+            "verdict.txt.jinja",
+            **said,
+            retrained=measured.twin_name(certificate) == measured.RETRAINED,
+            errors=errors_on_test(certificate),
+            predictor=PREDICTOR[certificate.predictor],
+        )
+        #: The command that gives the twin's smaller promise; the page has no room for its files.
+        twin = certificate.held_out_twin
+        smaller = twin is not None and twin.risk_upper < certificate.risk_upper
+        dominated = certificate.dominated and smaller
+        self.tighter = PLAIN_TEST.partition(" --weights")[0] if dominated else ""
         self.predictor = PREDICTOR[certificate.predictor].removeprefix("the ")
-        self.confidence = promise.confidence(certificate)
-        self.verdict = promise.verdict(certificate)
-        self.tighter = promise.tighter(certificate)
         #: The given network itself, where the promise is about noise around it: its errors among
         #: the examples that count and in a test, and what that test is worth.
         self.own_counted = measured.own_error(certificate, test=False)
@@ -83,7 +99,7 @@ class View:
         self.words = in_words(self.marks)
         self.promised = promised_on(self.marks)
         self.lens = lens(self.marks)
-        self.ruled_out = f"ruled out, with {self.confidence.emphasis} confidence"
+        self.ruled_out = f"ruled out, with {confidence_percent(failure)} confidence"
         if self.promised is None:
             self.ruled_out = "nothing is promised"
         elif self.promised >= 1.0:
@@ -91,7 +107,7 @@ class View:
         # The certificate's own words, with its number rounded as everywhere else on the page.
         self.statement = clean(certificate.statement).replace(
             f"at most {shown_up(certificate.risk_upper)}.",
-            f"at most {promise.shown_risk(certificate)}.",
+            f"at most {tables.shown_risk(certificate)}.",
         )
         self.steps = tables.step_rows(certificate, comparison.steps) if comparison else ()
         self.labels = tables.label_rows(certificate, labels)
@@ -141,7 +157,7 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
             name = measured.twin_name(certificate)
             marks.append(Mark("twin", name, twin.risk_upper, text))
         if certificate.gate is None:
-            text = f"≤ {promise.shown_risk(certificate)}"
+            text = f"≤ {tables.shown_risk(certificate)}"
             marks.append(Mark("certificate", "Certificate", certificate.risk_upper, text))
         else:
             passed = "Gate" if certificate.risk_upper < 1.0 else "Gate, not passed"
