@@ -12,7 +12,7 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.rescaling.collapse import collapse
 from nonvacuous.rescaling.sweeps import Descent
-from nonvacuous.rescaling.terms import Bundle, Collector, Matrix, Terms
+from nonvacuous.rescaling.terms import Collector, Matrix, Terms
 from tests.rescaling.hand_groups import ARCHITECTURES, Sketch, cnn, grouped, mlp, pinned
 from tests.rescaling.problems import kl_by_definition, posterior, prior
 
@@ -51,7 +51,7 @@ def test_sums_stay_right_through_moves() -> None:
 
 def test_a_layer_between_pinned_channels_and_a_group_is_a_line_not_a_matrix() -> None:
     terms = collapse_of(mlp(784, 20, 10))
-    assert all(isinstance(term, Bundle) and term.squares.shape == (20,) for term in terms.terms)
+    assert all(not isinstance(term, Matrix) and term.squares.shape == (20,) for term in terms.terms)
 
 
 def test_kernels_and_pixels_are_summed_away() -> None:

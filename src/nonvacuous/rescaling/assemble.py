@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
-from nonvacuous.rescaling.terms import Bundle, Collector, Matrix, Side, Term
+from nonvacuous.rescaling.terms import Collector, Matrix, Side, Term
 
 IndexAndPower = tuple[np.ndarray, float]  # flat index into log_scales (-1: pinned), and the power
 
@@ -87,8 +87,6 @@ class Builder:
     def _split(self, index: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """Places of an index by group; -1 for those that are pinned."""
         owner = self.group_of[index]
-        if (owner == owner[0]).all():
-            return [(int(owner[0]), np.arange(len(index)))]
         return [(int(group), np.flatnonzero(owner == group)) for group in np.unique(owner)]
 
     def _add_block(
@@ -121,7 +119,7 @@ class Builder:
         if len(sides) == 2:
             self._append(Matrix, sums.map(Tensor.contiguous), sides)
         elif sides:
-            self._append(Bundle, sums.map(Tensor.flatten), sides)
+            self._append(Term, sums.map(Tensor.flatten), sides)
         else:
             self._keep(sums)
 
@@ -184,7 +182,7 @@ class Builder:
                 part = part.map(Collector.of(inverse, self.device).collect)
             pairs_left = zip(kept[:, first], live, strict=True)
             sides = [self._side(row, total[label]) for row, label in pairs_left]
-            self._append(Bundle, part, sides)
+            self._append(Term, part, sides)
 
     def _side(self, index: np.ndarray, power: float) -> Side:
         """Of channels of one group, one for each row or entry."""
@@ -219,12 +217,7 @@ def _patterns(index: np.ndarray, group_of: np.ndarray) -> list[tuple[tuple[int, 
     A pattern labels every side: -1 where it is pinned, else the number of the first side that
     is on the same channel. Entries of one pattern lie in the same group on every side.
     """
-    labels = np.empty_like(index)
-    for row in range(len(index)):
-        labels[row] = row
-        for earlier in range(row - 1, -1, -1):
-            labels[row] = np.where(index[earlier] == index[row], earlier, labels[row])
-    labels[index < 0] = -1
+    labels = np.where(index < 0, -1, (index[:, None] == index).argmax(axis=0))
     first, inverse = _distinct(np.concatenate([labels, group_of[index]]))
     return [
         (tuple(int(label) for label in labels[:, column]), np.flatnonzero(inverse == kind))
@@ -234,11 +227,5 @@ def _patterns(index: np.ndarray, group_of: np.ndarray) -> list[tuple[tuple[int, 
 
 def _distinct(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where each distinct column first occurs, and for every column which of them it is."""
-    codes = np.zeros(columns.shape[1], dtype=np.int64)
-    first = codes[:1]
-    for row in columns:
-        low = row.min()
-        mixed = codes * (row.max() - low + 1) + (row - low)
-        _, first, codes = np.unique(mixed, return_index=True, return_inverse=True)
-        codes = codes.reshape(-1)
-    return first, codes
+    _, first, inverse = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    return first, inverse.reshape(-1)

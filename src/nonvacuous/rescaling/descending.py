@@ -28,24 +28,22 @@ class Extrapolation:
     """The last few pairs of a point and where one sweep took it."""
 
     def __init__(self) -> None:
-        self._starts: list[Tensor] = []
-        self._ends: list[Tensor] = []
+        self._pairs: list[tuple[Tensor, Tensor]] = []
 
     def note(self, start: Tensor, end: Tensor) -> None:
         """Remember that a sweep led from ``start`` to ``end``."""
-        self._starts = [*self._starts[-_WINDOW:], start]
-        self._ends = [*self._ends[-_WINDOW:], end]
+        self._pairs = [*self._pairs[-_WINDOW:], (start, end)]
 
     def forget(self) -> None:
         """Keep only the last pair: the earlier ones misled."""
-        self._starts, self._ends = self._starts[-1:], self._ends[-1:]
+        self._pairs = self._pairs[-1:]
 
     def guess(self) -> Tensor | None:
         """A point at which the next step should be small, or None while too little is known."""
-        if len(self._ends) < 3:
+        if len(self._pairs) < 3:
             return None
-        ends = torch.stack(self._ends)
-        steps = ends - torch.stack(self._starts)
+        starts, ends = (torch.stack(each) for each in zip(*self._pairs, strict=True))
+        steps = ends - starts
         turns = steps[1:] - steps[:-1]
         # A handful of unknowns: the small system is solved on the processor.
         gram = (turns @ turns.T).cpu().numpy()

@@ -8,7 +8,7 @@ channels that touch the weight. Up to a constant, the KL is a sum over weights o
 
 Weights with the same y (the taps of a kernel, the pixels of a channel after flattening) share the
 exponentials, so their squares and products are summed once. What remains is small: a dense
-matrix where every channel of one group meets every channel of another, or a bundle, one entry per
+matrix where every channel of one group meets every channel of another, or one entry per
 combination of channels that occurs, for everything else.
 """
 
@@ -50,22 +50,6 @@ class Block:
     reach: float
     coupled: bool
     contacts: tuple[Contact, ...]
-
-
-def find_blocks(terms: Terms) -> tuple[Block, ...]:
-    """Put each group into the first block with which it shares no term."""
-    meetings = terms.met.T @ terms.met > 0
-    members: list[list[int]] = []
-    for group, (reach, coupled) in enumerate(zip(terms.reach, terms.coupled, strict=True)):
-        for block in () if coupled else members:
-            alike = terms.reach[block[0]] == reach and not terms.coupled[block[0]]
-            if alike and not meetings[group, block].any():
-                block.append(group)
-                break
-        else:
-            members.append([group])
-    turn = {group: number for number, block in enumerate(members) for group in block}
-    return tuple(_block(terms, tuple(block), turn) for block in members)
 
 
 def _block(terms: Terms, groups: tuple[int, ...], turn: dict[int, int]) -> Block:
@@ -149,7 +133,10 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """Sums of one tensor over the weights that the same channels of some groups touch."""
+    """Sums of one tensor over the weights that the same channels of some groups touch.
+
+    One entry for each combination of channels that occurs; any number of sides.
+    """
 
     tensor: str
     sides: tuple[Side, ...]
@@ -173,7 +160,10 @@ class Term:
 
         ``factors`` are those of the other sides, spread over their rows.
         """
-        raise NotImplementedError
+        values = self.values(kind)
+        for factor in factors:
+            values = values * factor
+        return values
 
 
 class Matrix(Term):
@@ -182,16 +172,6 @@ class Matrix(Term):
     def seen_from(self, side: int, factors: Sequence[Tensor], *, kind: str) -> Tensor:
         matrix = self.values(kind)
         return torch.mv(matrix if side == 0 else matrix.T, factors[0])
-
-
-class Bundle(Term):
-    """One entry for each combination of channels that occurs; any number of sides."""
-
-    def seen_from(self, side: int, factors: Sequence[Tensor], *, kind: str) -> Tensor:
-        values = self.values(kind)
-        for factor in factors:
-            values = values * factor
-        return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,8 +250,19 @@ class Terms:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The groups in the order of a sweep, those together that may move together."""
-        return find_blocks(self)
+        """In the order of a sweep; a group is in the first block with which it shares no term."""
+        meetings = self.met.T @ self.met > 0
+        members: list[list[int]] = []
+        for group, (reach, coupled) in enumerate(zip(self.reach, self.coupled, strict=True)):
+            for block in () if coupled else members:
+                alike = self.reach[block[0]] == reach and not self.coupled[block[0]]
+                if alike and not meetings[group, block].any():
+                    block.append(group)
+                    break
+            else:
+                members.append([group])
+        turn = {group: number for number, block in enumerate(members) for group in block}
+        return tuple(_block(self, tuple(block), turn) for block in members)
 
     @cached_property
     def exponents(self) -> np.ndarray:

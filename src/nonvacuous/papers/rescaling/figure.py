@@ -73,8 +73,8 @@ class _Work:
         shape, classes = examples.example_shape, examples.classes
         self.name = network_name(self.widths, inputs=math.prod(shape), classes=classes)
         self.seed = derived_seed(settings.seed, "rescaling figure", self.name)
-        names = ("epochs", "batch_size", "learning_rate", "momentum")
-        self.descent = {name: getattr(settings, name) for name in names}
+        names = {"epochs", "batch_size", "learning_rate", "momentum"}
+        self.descent = settings.model_dump(include=names)
         self.split = _split(examples, settings)
         self.bound_part = examples.subset(self.split.bound)
         self.initial = initialized(
