@@ -14,8 +14,6 @@ from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 from nonvacuous.rescaling.terms import Collector, Matrix, Side, Term
 
-IndexAndPower = tuple[np.ndarray, float]  # flat index into log_scales (-1: pinned), and the power
-
 
 @dataclass(frozen=True, eq=False)
 class Sums:
@@ -100,13 +98,11 @@ class Builder:
         if owners[0] == owners[1] != -1:
             # The same channel may be on both sides: leave it to the entries, which merge it.
             height, width = len(index[0]), len(index[1])
-            spread = [np.repeat(index[0], width), np.tile(index[1], height)]
+            spread = np.stack([np.repeat(index[0], width), np.tile(index[1], height)])
             same = np.flatnonzero(spread[0] == spread[1])
             if len(same):
                 chosen = torch.from_numpy(same).to(self.device)
-                diagonal = sums.map(lambda t: t.reshape(-1)[chosen])
-                pairs = [(s[same], power) for s, power in zip(spread, powers, strict=True)]
-                self._add_flat(diagonal, pairs)
+                self._add_flat(sums.map(lambda t: t.reshape(-1)[chosen]), spread[:, same], powers)
                 sums = sums.map(lambda t: t.reshape(-1).index_fill(0, chosen, 0.0).view(t.shape))
         sides = []
         for axis in (0, 1):
@@ -147,42 +143,34 @@ class Builder:
 
     def _add_entries(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
         """Any number of scales on any axes: one entry for each element of the summed tensor."""
-        shape = tuple(sums.squares.shape)
-        pairs: list[IndexAndPower] = []
-        for scale in scales:
-            index = scale.spread(axes[-1] + 1).squeeze(
-                tuple(axis for axis in range(axes[-1]) if axis not in axes)
-            )
-            pairs.append((np.broadcast_to(index, shape).reshape(-1), scale.power))
-        self._add_flat(sums.map(Tensor.flatten), pairs)
-
-    def _add_flat(self, sums: Sums, pairs: list[IndexAndPower]) -> None:
-        """Entries with one index per scale: split by pattern, merge repeats, and keep."""
-        if not pairs:
+        if not scales:
             self._keep(sums)
             return
-        index = np.stack([where for where, _ in pairs])
-        powers = np.array([power for _, power in pairs])
+        shape = tuple(sums.squares.shape)
+        absent = tuple(axis for axis in range(axes[-1]) if axis not in axes)
+        spread = [scale.spread(axes[-1] + 1).squeeze(absent) for scale in scales]
+        index = np.stack([np.broadcast_to(each, shape).reshape(-1) for each in spread])
+        self._add_flat(sums.map(Tensor.flatten), index, [scale.power for scale in scales])
+
+    def _add_flat(self, sums: Sums, index: np.ndarray, powers: Sequence[float]) -> None:
+        """Entries with one index per scale, in rows: split by pattern, merge repeats, and keep."""
         for pattern, positions in _patterns(index, self.group_of):
             chosen = torch.from_numpy(positions).to(self.device)
             part = sums.map(partial(torch.index_select, dim=0, index=chosen))
-            channels: dict[int, np.ndarray] = {}
             total: dict[int, float] = {}
-            for row, label in enumerate(pattern):
+            for label, power in zip(pattern, powers, strict=True):
                 if label >= 0:
-                    channels[label] = index[row, positions]
-                    total[label] = total.get(label, 0.0) + float(powers[row])
-            live = [label for label in channels if total[label] != 0]
+                    total[label] = total.get(label, 0.0) + float(power)
+            live = [label for label, power in total.items() if power != 0]
             if not live:
                 self._keep(part)
                 continue
-            kept = np.stack([channels[label] for label in live])
+            kept = index[live][:, positions]
             first, inverse = _distinct(kept)
             if not np.array_equal(inverse, np.arange(len(inverse))):
                 part = part.map(Collector.of(inverse, self.device).collect)
-            pairs_left = zip(kept[:, first], live, strict=True)
-            sides = [self._side(row, total[label]) for row, label in pairs_left]
-            self._append(Term, part, sides)
+            rows = zip(kept[:, first], live, strict=True)
+            self._append(Term, part, [self._side(row, total[label]) for row, label in rows])
 
     def _side(self, index: np.ndarray, power: float) -> Side:
         """Of channels of one group, one for each row or entry."""

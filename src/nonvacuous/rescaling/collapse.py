@@ -14,7 +14,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 from nonvacuous.rescaling.assemble import Builder
 from nonvacuous.rescaling.reading import Number, Reading, row_sums
-from nonvacuous.rescaling.terms import Matrix, Side, Term, Terms
+from nonvacuous.rescaling.terms import Matrix, Side, Terms
 
 
 def collapse(Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroups) -> Terms:
@@ -165,9 +165,14 @@ def _term_sums(
 
     sums: list[Tensor] = []
     for term in terms.terms:
-        sums.append(_sum(term, term.squares, [factor(side, 2.0) for side in term.sides]))
-        if term.products is not None:
-            sums.append(_sum(term, term.products, [factor(side, 1.0) for side in term.sides]))
+        for kind in term.kinds[:2]:
+            exponent = 2.0 if kind == "squares" else 1.0
+            first, *others = (factor(side, exponent) for side in term.sides)
+            seen = term.seen_from(0, others, kind=kind)
+            # Not a dot product but for a matrix, whose rows were added up already: a sum of many
+            # entries is taken in a tree, where errors hardly add up.
+            dense = isinstance(term, Matrix)
+            sums.append(torch.dot(seen, first) if dense else (seen * first).sum())
     values = iter(torch.stack(sums).tolist() if sums else ())
     squares, products = dict.fromkeys(terms.weights, 0.0), dict.fromkeys(terms.weights, 0.0)
     units = dict.fromkeys(terms.weights, 0)
@@ -178,12 +183,3 @@ def _term_sums(
         length = sum(term.squares.shape) if isinstance(term, Matrix) else 0
         units[term.tensor] = max(units[term.tensor], length)
     return squares, products, units
-
-
-def _sum(term: Term, values: Tensor, factors: list[Tensor]) -> Tensor:
-    if isinstance(term, Matrix):
-        return torch.dot(torch.mv(values, factors[1]), factors[0])
-    for factor in factors:
-        values = values * factor
-    # Not a dot product: a sum of many entries is taken in a tree, where errors hardly add up.
-    return values.sum()

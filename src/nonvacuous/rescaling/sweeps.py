@@ -51,9 +51,16 @@ def minimize_exponentials(
         if not decrement > _SMALL * size:
             break
         length = min(1.0, _LONGEST / float(np.abs(step).max()))
-        taken = _backtrack(parts, exponents, linear, step, length, decrement)
-        if taken is None:
-            break
+        # The step is halved until the value decreases by a fair part of what was promised.
+        for _ in range(60):
+            taken = length * step
+            with np.errstate(over="ignore", invalid="ignore"):
+                change = float(parts @ np.expm1(exponents @ taken) - linear @ taken)
+            if change <= -1e-4 * length * decrement:
+                break
+            length /= 2
+        else:
+            return position
         position = position + taken
         # Newton's method squares the error: after a short step little is left.
         if float(np.abs(exponents @ step).max()) < _SHORT:
@@ -76,25 +83,6 @@ def _newton_step(exponents: np.ndarray, parts: np.ndarray, gradient: np.ndarray)
         if np.isfinite(step).all() and float(gradient @ step) < 0:
             return step
     return np.zeros_like(gradient)
-
-
-def _backtrack(
-    parts: np.ndarray,
-    exponents: np.ndarray,
-    linear: np.ndarray,
-    step: np.ndarray,
-    length: float,
-    decrement: float,
-) -> np.ndarray | None:
-    """The step, halved until the value decreases by a fair part of what was promised."""
-    for _ in range(60):
-        candidate = length * step
-        with np.errstate(over="ignore", invalid="ignore"):
-            change = float(parts @ np.expm1(exponents @ candidate) - linear @ candidate)
-        if change <= -1e-4 * length * decrement:
-            return candidate
-        length /= 2
-    return None
 
 
 # What the log-factor of a weight is multiplied by in each kind of sum.
