@@ -139,12 +139,12 @@ def test_layers_are_found_and_any_order_of_their_units_gives_the_same_function(n
     module = copy.deepcopy(module).eval()
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.5)
-    found = unit_layers(capture(module, example))
-    assert {layer.name for layer in found.layers} == expected
+    layers, _ = unit_layers(capture(module, example))
+    assert {layer.name for layer in layers} == expected
     inputs = torch.randn(example.shape, dtype=torch.float64)
     module = module.double()
     before = module(inputs)
-    for layer in found.layers:
+    for layer in layers:
         order = torch.randperm(layer.units)
         while bool((order == torch.arange(layer.units)).all()):
             order = torch.randperm(layer.units)
@@ -172,13 +172,13 @@ def test_layers_are_found_and_any_order_of_their_units_gives_the_same_function(n
 )
 def test_refusals_name_the_reason(name: str, reason: str) -> None:
     module, example, _ = NETWORKS[name]
-    refused = unit_layers(capture(module.eval(), example)).refused
+    _, refused = unit_layers(capture(module.eval(), example))
     assert any(re.search(reason, entry.reason) for entry in refused), refused
 
 
 def test_the_last_layer_is_never_interchangeable() -> None:
     module, example, _ = NETWORKS["mlp"]
-    refused = unit_layers(capture(module.eval(), example)).refused
+    _, refused = unit_layers(capture(module.eval(), example))
     assert [(entry.layer, "returns" in entry.reason) for entry in refused] == [("layers.4", True)]
 
 

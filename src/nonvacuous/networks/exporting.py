@@ -128,8 +128,6 @@ def _second_attempt(module: nn.Module, arguments: tuple[Any, ...], error: Except
 
 
 def _needs_rewriting(node: torch.fx.Node) -> bool:
-    if node.op != "call_function":
-        return False
     if isinstance(node.target, torch._ops.OpOverload):
         return bool(node.target._schema.is_mutable)
     return isinstance(node.target, torch._ops.HigherOrderOperator)

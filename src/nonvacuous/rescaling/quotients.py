@@ -52,13 +52,13 @@ class Symmetries:
 
 def symmetries_of(graph: LayerGraph) -> Symmetries:
     """Look for them in a captured network; what is not there is refused with its reason."""
-    units, output = unit_layers(graph), None
-    refused = units.refused
+    layers, refused = unit_layers(graph)
+    output = None
     try:
         output = output_layer(graph)
     except NotYetSupported as reason:
         refused += (NotInterchangeable("the scores", str(reason)),)
-    return Symmetries(output, units.layers, refused)
+    return Symmetries(output, layers, refused)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ def quotients(
     loss     the name of the loss that the bound is about: it decides what may be forgotten
     output   the layer that writes the scores, from ``output_layer(graph)``; None leaves out the
              scale and the shift of the scores
-    layers   layers of interchangeable units, from ``unit_layers(graph).layers``
+    layers   layers of interchangeable units, from ``symmetries_of(graph).layers``
 
     Every column has the prior ``P``, so the least of them may be quoted.
     """

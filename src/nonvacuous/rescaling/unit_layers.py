@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nonvacuous.errors import NotYetSupported
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
 
-_CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d"})
+_LAYERS = frozenset({"linear", "conv1d", "conv2d", "conv3d"})
 # One number in, one number out, the same rule for every unit.
 _ELEMENTWISE = frozenset(
     {
@@ -61,36 +62,28 @@ class NotInterchangeable:
     reason: str
 
 
-@dataclass(frozen=True)
-class UnitLayers:
-    """What was found in a network."""
-
-    layers: tuple[UnitLayer, ...]
-    refused: tuple[NotInterchangeable, ...]
-
-
-@dataclass(frozen=True)
-class _Layout:
+class _Layout(NamedTuple):
     """Where the units are in a tensor: along which axis, and how many neighbors each has."""
 
     axis: int
     entries: int
 
 
-def unit_layers(graph: LayerGraph) -> UnitLayers:
+def unit_layers(
+    graph: LayerGraph,
+) -> tuple[tuple[UnitLayer, ...], tuple[NotInterchangeable, ...]]:
     """The linear and convolutional layers with interchangeable units; the others with reasons."""
     search = _Search(graph)
     layers: list[UnitLayer] = []
     refused: list[NotInterchangeable] = []
     for node in graph.nodes:
-        kind = node.kind
-        if kind != "linear" and kind not in _CONVOLUTIONS:
+        if node.kind not in _LAYERS:
             continue
         try:
             layers.append(search.follow(node))
         except NotYetSupported as reason:
             refused.append(NotInterchangeable(node.layer or node.name, str(reason)))
-    return UnitLayers(tuple(layers), tuple(refused))
+    return tuple(layers), tuple(refused)
 
 
 class _Search:
@@ -142,7 +135,7 @@ class _Search:
     def _reads(self, reader: Node, node: Node, layout: _Layout) -> tuple[str, int, int] | None:
         """The tensor through which a layer reads the units, None if it is no such layer."""
         kind = reader.kind
-        if kind != "linear" and kind not in _CONVOLUTIONS:
+        if kind not in _LAYERS:
             return None
         where = reader.layer or reader.name
         source = Reference("node", node.name)
