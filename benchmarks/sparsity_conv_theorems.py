@@ -32,7 +32,7 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_jacobian import ConvBounds, mean_shifts
 from nonvacuous.sparsity.conv_noise import ConvPass, noisy_pass, standard_noise
-from nonvacuous.sparsity.conv_reading import conv_chain
+from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.conv_theorem import ConvEvaluator, read_inputs, unit_reach
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.setting import ConvSetting
@@ -109,7 +109,7 @@ def measure(convolutions: int, train: Examples, seed: int, steps: int) -> dict[s
         seed=seed,
     )
     examples = train.subset(split.bound[:300])
-    chain = conv_chain(trained, examples.inputs)
+    chain = read_network(trained, examples.inputs)
     inputs = read_inputs(chain, chain, examples)
     first = FIRST + FEWER * convolutions
     settings = [

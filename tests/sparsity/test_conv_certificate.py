@@ -14,7 +14,7 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.sparsity.certify import SparsityCertificate
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
-from nonvacuous.sparsity.conv_reading import conv_chain, is_convolutional, read_network
+from nonvacuous.sparsity.conv_reading import is_convolutional, read_network
 from nonvacuous.sparsity.conv_theorem import ConvEvaluator
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.setting import BLENDS, ESCAPES, ConvSetting
@@ -72,7 +72,7 @@ def _networks() -> list[tuple[nn.Module, Tensor]]:
 @pytest.mark.slow
 def test_chains_compute_what_modules_compute() -> None:
     for module, inputs in _networks():
-        chain = conv_chain(module.eval(), inputs)
+        chain = read_network(module.eval(), inputs)
         with torch.no_grad():
             assert torch.allclose(
                 chain.scores(chain.images(inputs)).float(), module(inputs), atol=1e-5
@@ -114,19 +114,19 @@ def test_what_is_not_covered_is_refused_by_name(layers: list[nn.Module], words: 
         features = body.eval()(torch.zeros(2, 1, 8, 8)).flatten(1).shape[1]
     module = nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, 2)).eval()
     with pytest.raises(NotYetSupported) as caught:
-        conv_chain(module, torch.zeros(2, 1, 8, 8))
+        read_network(module, torch.zeros(2, 1, 8, 8))
     assert words in str(caught.value)
     assert "nonvacuous certify" in str(caught.value)
 
 
 def test_branches_and_chains_without_an_end_are_refused() -> None:
     with pytest.raises(NotYetSupported, match="one line"):
-        conv_chain(_Skip().eval(), torch.zeros(2, 1, 8, 8))
+        read_network(_Skip().eval(), torch.zeros(2, 1, 8, 8))
     open_end = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten()).eval()
     with pytest.raises(NotYetSupported, match="end in a linear layer"):
-        conv_chain(open_end, torch.zeros(2, 1, 8, 8))
+        read_network(open_end, torch.zeros(2, 1, 8, 8))
     with pytest.raises(BadInput, match="one number for each class"):
-        conv_chain(
+        read_network(
             nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 2, 3)).eval(),
             torch.zeros(2, 1, 8, 8),
         )
@@ -218,7 +218,7 @@ def test_certificates_hold_and_repeat_themselves() -> None:
 
 def test_the_ledger_names_every_constant_and_sums_to_one_grid() -> None:
     module, inputs = _networks()[1]
-    chain = conv_chain(module.eval(), inputs)
+    chain = read_network(module.eval(), inputs)
     setting = ConvSetting(-20, (0, 0), 3)
     names = {sparse: [c.name for c in _charges(chain, setting, sparse)] for sparse in (True, False)}
     for wanted in ("operator norm of layer 4", "kernel norm of layer 4", "distance of output"):
@@ -251,7 +251,7 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
         certify_sparse(dead, prior, world)
     layer = ConvLayer("one", torch.full((1, 1, 1, 1), math.nan, dtype=torch.float64), None)
     with pytest.raises(BadInput, match="NaN"):
-        type(conv_chain(prior, world.inputs[:2])).of((1, 2, 2), [(layer, Pool())])
+        type(read_network(prior, world.inputs[:2])).of((1, 2, 2), [(layer, Pool())])
 
 
 @pytest.mark.slow
@@ -261,7 +261,7 @@ def test_a_prior_of_zeros_has_a_reference_and_a_vacuous_certificate() -> None:
     with torch.no_grad():
         for parameter in zero.parameters():
             parameter.zero_()
-    known = conv_chain(zero, world.inputs[:2]).reference()
+    known = read_network(zero, world.inputs[:2]).reference()
     assert all(bool((stage.layer.weight != 0).any()) for stage in known.stages)
     certificate = certify_sparse(module, zero, world, passes=1, subset=50)
     assert 0.0 < certificate.risk_upper <= 1.0

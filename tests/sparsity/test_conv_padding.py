@@ -8,7 +8,7 @@ from torch import nn
 
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.conv_reading import conv_chain
+from nonvacuous.sparsity.conv_reading import read_network
 from tests.sparsity.calls import certify_sparse
 
 
@@ -50,4 +50,4 @@ def test_an_output_layer_that_does_not_cover_its_input_once_is_refused(
         nn.Conv2d(1, 1, 1), nn.ReLU(), nn.Conv2d(1, 2, 3, stride=3, padding=padding), nn.Flatten()
     )
     with pytest.raises(BadInput, match="must cover its input"):
-        conv_chain(network.eval(), torch.randn(2, 1, size, size))
+        read_network(network.eval(), torch.randn(2, 1, size, size))

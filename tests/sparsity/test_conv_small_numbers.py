@@ -9,7 +9,7 @@ from torch import nn
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.conv_noise import noisy_pass, standard_noise
-from nonvacuous.sparsity.conv_reading import conv_chain
+from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.conv_theorem import read_inputs
 
 
@@ -27,12 +27,12 @@ def _network(weight: float, layers: int) -> nn.Module:
 
 def test_kernels_whose_squares_vanish_are_refused() -> None:
     with pytest.raises(BadInput, match=r"1e-70 as its largest weight"):
-        conv_chain(_network(1e-70, 1), torch.ones(2, 1, 2, 2).double())
+        read_network(_network(1e-70, 1), torch.ones(2, 1, 2, 2).double())
 
 
 def test_images_whose_squares_vanish_count_as_losses() -> None:
     images = torch.ones(100, 1, 2, 2).double()
-    chain = conv_chain(_network(1e-50, 4), images[:2])
+    chain = read_network(_network(1e-50, 4), images[:2])
     examples = Examples(images.float(), torch.zeros(100, dtype=torch.int64), ("a", "b"), "ones")
     inputs = read_inputs(chain, chain, examples)
     noise = standard_noise(chain, 100, torch.Generator().manual_seed(0))

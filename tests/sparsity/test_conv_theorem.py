@@ -15,7 +15,7 @@ from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.conv_jacobian import maximum_shift, mean_shifts
 from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_theorem import ConvEvaluator
-from nonvacuous.sparsity.setting import ESCAPES, ConvSetting
+from nonvacuous.sparsity.setting import BLENDS, ESCAPES, ConvSetting
 from tests.examples import some
 from tests.sparsity.conv_worlds import (
     WORLDS,
@@ -114,7 +114,7 @@ def _rate(
         growth = bounds.onward(k, chain.hidden - 1)
         foretold = float(known[k]) * growth * kappa
         if sparse:
-            foretold = float(slopes[k]) + setting.norms_share * foretold
+            foretold = float(slopes[k]) + BLENDS[setting.blend] * foretold
         total += (setting.sigmas[k] * foretold) ** 2
     nats = -math.log(0.9 * escape if sparse else escape)
     return math.sqrt(2 * nats / total)

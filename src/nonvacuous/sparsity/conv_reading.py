@@ -21,13 +21,11 @@ _RESHAPES = frozenset({"view", "reshape", "flatten", "_unsafe_view"})
 _POOLS = frozenset({"max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "mean"})
 
 
-def conv_chain(module: nn.Module, example: Tensor) -> ConvChain:
-    """Read a module in evaluation mode; ``example`` is a batch of two or more inputs."""
-    return _Reader(capture(module, example)).chain()
-
-
 def read_network(module: nn.Module, example: Tensor) -> Network:
-    """The form in which a module is certified: layers of numbers, or a chain of convolutions."""
+    """The form in which a module is certified: layers of numbers, or a chain of convolutions.
+
+    The module is in evaluation mode; ``example`` is a batch of two or more inputs.
+    """
     return _reader(module, example).network()
 
 
@@ -67,7 +65,7 @@ class _Reader:
     tensors   names of each layer's parameters
     """
 
-    def __init__(self, graph: LayerGraph, *, plain: bool = False) -> None:
+    def __init__(self, graph: LayerGraph, *, plain: bool) -> None:
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
             raise NotYetSupported(
                 f"the network has {len(graph.inputs)} inputs and {len(graph.outputs)} outputs; "
@@ -90,13 +88,10 @@ class _Reader:
             where = self._parts[-1][0].name if self._parts else "the network"
             raise _refused(where, "output", "the network must end in a linear layer")
 
-    def chain(self) -> ConvChain:
-        assert self._first is not None
-        return ConvChain.of(self._first, self._parts)
-
     def network(self) -> Network:
+        assert self._first is not None
         if not self._plain:
-            return self.chain()
+            return ConvChain.of(self._first, self._parts)
         layers = [layer for layer, _ in self._parts]
         return Layers(
             tuple(layer.matrix for layer in layers),

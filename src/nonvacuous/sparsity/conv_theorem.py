@@ -195,7 +195,8 @@ class ConvEvaluator(NoisyJudge[ConvSetting, ConvInputs, ConvPass]):
         if self.sparse:
             spreads = self._sharpened(noisy, inputs, away, spreads, sigmas)
             columns = inputs.rivals[:, :, None].expand_as(inputs.slopes)
-            near = noises * inputs.slopes + setting.norms_share * expected.gather(1, columns)
+            share = BLENDS[setting.blend]
+            near = noises * inputs.slopes + share * expected.gather(1, columns)
             expected = expected.scatter(1, columns, near)
         variance = spreads.square().sum(2) + 2.0 * noisy.whole[-1][:, None].square()
         guess = expected.square().sum(2) + 2.0 * (sigmas[-1] * inputs.known[:, -1:]).square()

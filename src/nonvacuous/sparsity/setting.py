@@ -181,18 +181,13 @@ class Setting(Tailed):
 class ConvSetting(Tailed):
     """Choices for convolutions: noise scales, escape probability, the tail of Theorem E, and
 
-    blend      with sparsity, position in BLENDS
+    blend      with sparsity, position in BLENDS: how much of the product of norms is added to the
+               prior's gradients where the spread is expected
     """
 
     tail: str = "cap"
     factor: int = 1
     blend: int = 4
-
-    @property
-    def norms_share(self) -> float:
-        """How much of the product of norms is added to the prior's gradients where the spread is
-        expected; only with sparsity."""
-        return BLENDS[self.blend]
 
     def charges(self, *, sparse: bool) -> tuple[Charge, ...]:
         """What naming these choices costs; constants of the network are charged elsewhere."""

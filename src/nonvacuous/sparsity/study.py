@@ -16,7 +16,7 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.progress import Progress
-from nonvacuous.sparsity.certify import SparsityCertificate, certify_sparse
+from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.comparisons import PlainChain, norm_bounds
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_norms import unrolled_layers
@@ -128,9 +128,11 @@ def study(
         activity=activity(names, measured),
         epsilons=tuple(at_epsilon(names, choice) for choice in measured.choices),
         held_out=_held_out(network, base, sample, held_out, failure),
-        certificates=()
-        if base is None
-        else _certificates(network, base, sample, theorem, failure, seed, progress),
+        certificates=tuple(
+            certify_sparse(network, base, sample, each, seed=seed, progress=progress)
+            for each in _settings(network, theorem, failure)
+            if base is not None
+        ),
         shown=Shown(
             radii=tuple(tuple(layer[picked].tolist()) for layer in radii),
             sparsity=tuple(tuple(layer[picked].tolist()) for layer in middle.sparsity),
@@ -272,22 +274,12 @@ def _held_out(
     return tuple(results)
 
 
-def _certificates(
-    network: Network,
-    base: Network,
-    examples: Examples,
-    theorem: Theorem,
-    failure: float,
-    seed: int,
-    progress: Progress | None,
-) -> tuple[SparsityCertificate, ...]:
+def _settings(network: Network, theorem: Theorem, failure: float) -> list[SparseSettings]:
+    """Of the certificate with sparsity, and of the one without."""
     # Theorem A draws no noise, and spends nothing on an estimate.
     own = failure if theorem == "A" else (1.0 - _SAMPLING_SHARE) * failure
     share = _SAMPLING_SHARE * failure
     settings = SparseSettings(theorem=theorem, confidence=1.0 - own, sampling_failure=share)
     if isinstance(network, ConvChain):
         settings = replace(settings, subset=_SUBSET, passes=_PASSES)
-    both = (replace(settings, variant="sparse"), replace(settings, variant="dense"))
-    return tuple(
-        certify_sparse(network, base, examples, each, seed=seed, progress=progress) for each in both
-    )
+    return [settings, replace(settings, variant="dense")]
