@@ -6,7 +6,6 @@ import json
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -333,12 +332,6 @@ def test_unknown_names():
         asked("h7-*")
 
 
-def test_infinite_thresholds_become_nothing():
-    assert sparsity_mnist._finite(np.inf) is None
-    assert sparsity_mnist._finite(float("nan")) is None
-    assert sparsity_mnist._finite(2.0) == 2.0
-
-
 def test_every_prior_recipe_is_on_the_list_that_is_paid_for():
     settings = SparsitySettings()
     assert candidate_priors() <= settings.attempts
@@ -391,7 +384,9 @@ def test_deep_networks_are_certified_by_the_theorems_that_can(monkeypatch):
 
     def certify(layers, prior, examples, settings, **_others):
         asked.append(settings.theorem)
-        return type("C", (), {"to_dict": lambda self: dict.fromkeys(sparsity_mnist._KEPT, 0.5)})()
+        record = dict.fromkeys(sparsity_mnist._KEPT, 0.5)
+        record |= {"threshold": math.inf, "margin": math.nan}
+        return type("C", (), {"to_dict": lambda self: record})()
 
     monkeypatch.setattr(sparsity_mnist, "certify_sparse", certify)
     points = Examples(torch.rand(5, 4), torch.zeros(5, dtype=torch.int64), ("a", "b"), "points")
@@ -410,3 +405,6 @@ def test_deep_networks_are_certified_by_the_theorems_that_can(monkeypatch):
         names = sparsity_mnist.certificates(chain, chain, points, settings=cell, seed=0)
         assert "".join(sorted(set(asked))) == theorems
         assert len(names) == 2 * len(theorems)
+        # JSON has no infinity.
+        assert all(entry["threshold"] is entry["margin"] is None for entry in names.values())
+        assert all(entry["risk_upper"] == 0.5 for entry in names.values())

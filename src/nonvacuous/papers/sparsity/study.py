@@ -7,7 +7,7 @@ always beside them what a plain test of the prior promises.
 
 from __future__ import annotations
 
-import math
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -101,12 +101,9 @@ def certificates(
                 seed=derived_seed(seed, theorem, variant),
                 progress=progress,
             )
-            record = certificate.to_dict()
             # None for a threshold that no margin can exceed: JSON has no infinity.
-            promised[f"{theorem} {variant}"] = {
-                name: None if isinstance(value, float) and not math.isfinite(value) else value
-                for name, value in ((name, record[name]) for name in _KEPT)
-            }
+            record = json.loads(json.dumps(certificate.to_dict()), parse_constant=lambda _: None)
+            promised[f"{theorem} {variant}"] = {name: record[name] for name in _KEPT}
     return promised
 
 
