@@ -8,7 +8,6 @@ final noise is not: it is drawn after the setting is frozen.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -52,7 +51,7 @@ class Evaluator(NoisyJudge[Setting, Inputs, NoisyPass]):
         super().__init__(layers, prior, sparse=sparse, choices=choices, device=device)
         self.layers, self.theorem = layers, theorem
         self._prior, self._actual = prior, measured(layers)
-        self._rounded = cache(self._round)
+        self._rounded: dict[tuple[bool, bool], Constants] = {}
         output = prior.weights[-1]
         hidden = prior.weights[1:-1] if theorem == "F" else ()
         self._grams = (None, *(theorem_f.positive_gram(w).to(device) for w in hidden))
@@ -60,21 +59,21 @@ class Evaluator(NoisyJudge[Setting, Inputs, NoisyPass]):
 
     def constants(self, setting: Setting) -> Constants:
         """The constants that the loss of this setting uses, rounded up on their grids."""
-        return self._rounded(setting.anchored, setting.named)
-
-    def _round(self, anchored: bool, named: bool) -> Constants:
-        rounded = constants(
-            self.layers,
-            self._prior,
-            norms="each" if self.sparse and self.theorem == "D" else "all",
-            sums=None if anchored else ("each" if self.sparse else "all"),
-            drift=anchored,
-            named=named,
-            units=self.theorem == "F",
-            actual=self._actual,
-        )
-        check_covering(rounded, self._actual)
-        return rounded.to(self.device)
+        key = (setting.anchored, setting.named)
+        if key not in self._rounded:
+            rounded = constants(
+                self.layers,
+                self._prior,
+                norms="each" if self.sparse and self.theorem == "D" else "all",
+                sums=None if setting.anchored else ("each" if self.sparse else "all"),
+                drift=setting.anchored,
+                named=setting.named,
+                units=self.theorem == "F",
+                actual=self._actual,
+            )
+            check_covering(rounded, self._actual)
+            self._rounded[key] = rounded.to(self.device)
+        return self._rounded[key]
 
     def charges(self, setting: Setting) -> tuple[Charge, ...]:
         own = setting.charges(sparse=self.sparse)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -121,7 +120,13 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
             (spectral_norm(mine), spectral_norm(theirs))
             for mine, theirs in zip(self._matrices[:-1], self._known[:-1], strict=True)
         ]
-        self.constants = cache(self._round)
+        self._constants: dict[tuple[int, ...], UniformConstants] = {}
+
+    def constants(self, inactive: tuple[int, ...]) -> UniformConstants:
+        """Norms of the network for these numbers of inactive units, rounded up on the grid."""
+        if inactive not in self._constants:
+            self._constants[inactive] = self._round(inactive)
+        return self._constants[inactive]
 
     def scales(self, setting: UniformSetting) -> tuple[float, ...]:
         """sigma_k: the largest noise whose sparse norms stay within the levels."""
@@ -252,7 +257,6 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
         ]
 
     def _round(self, inactive: tuple[int, ...]) -> UniformConstants:
-        """Norms of the network for these numbers of inactive units, rounded up on the grid."""
         xi, nu, ledger = [], [], Ledger()
         for k, inputs in enumerate(self._active(inactive)):
             name = self.layers.names[k]
