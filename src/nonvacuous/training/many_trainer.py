@@ -81,21 +81,12 @@ class Matrices(Stack):
         settings: ManySettings,
     ) -> None:
         super().__init__(jobs, material, settings, recorded=material.device.type == "cuda")
-        stacks = [plain_stack(module) or [] for module in modules]
         #: Name of each layer, and the shape of its windows (height, width, channels) if it has any.
-        self._layers = [(name, _window(layer)) for name, layer in stacks[0]]
-        trained = {}
-        for number, (name, _) in enumerate(self._layers):
-            layers = [stack[number][1] for stack in stacks]
-            weights = [_matrix(layer.weight.detach()).to(material.device) for layer in layers]
-            biases = [
-                layer.bias.detach().to(material.device)
-                for layer in layers
-                if layer.bias is not None
-            ]
-            trained[f"{name}.weight"] = torch.stack(weights)
-            trained[f"{name}.bias"] = torch.stack(biases)
-        self.take(trained)
+        self._layers = [(name, _window(layer)) for name, layer in plain_stack(modules[0]) or ()]
+        states = [module.to(material.device).state_dict() for module in modules]
+        self.take(
+            {name: torch.stack([_matrix(state[name]) for state in states]) for name in states[0]}
+        )
 
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         values, dropping = inputs, 0
@@ -129,8 +120,7 @@ class Matrices(Stack):
     def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         windows = {f"{name}.weight": window for name, window in self._layers}
         return {
-            name: tensor if name.endswith(".bias") else _as_in_module(tensor, windows[name])
-            for name, tensor in tensors.items()
+            name: _as_in_module(tensor, windows.get(name, ())) for name, tensor in tensors.items()
         }
 
 
@@ -144,13 +134,16 @@ def _window(layer: nn.Linear | nn.Conv2d) -> tuple[int, ...]:
 
 
 def _matrix(weight: Tensor) -> Tensor:
-    """(inputs, outputs); the inputs of a convolution are a window's rows, columns, channels."""
-    return weight.T if weight.ndim == 2 else weight.permute(2, 3, 1, 0).flatten(0, 2)
+    """(inputs, outputs); the inputs of a convolution are a window's rows, columns, channels.
+
+    A bias stays as it is.
+    """
+    return weight.permute(2, 3, 1, 0).flatten(0, 2) if weight.ndim == 4 else weight.t()
 
 
 def _as_in_module(matrix: Tensor, window: tuple[int, ...]) -> Tensor:
     """The inverse of `_matrix`, as a view."""
-    return matrix.unflatten(0, window).permute(3, 2, 0, 1) if window else matrix.T
+    return matrix.unflatten(0, window).permute(3, 2, 0, 1) if window else matrix.t()
 
 
 def _windows(values: Tensor) -> Tensor:
