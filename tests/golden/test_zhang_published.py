@@ -66,10 +66,12 @@ def test_a_few_rows_as_printed():
 
 
 def test_random_labels_with_regularizers():
-    assert RANDOM_WITH_REGULARIZERS["inception", "crop"] == 99.93
-    assert RANDOM_WITH_REGULARIZERS["inception", "full"] == 99.28
-    assert RANDOM_WITH_REGULARIZERS["alexnet", "decay"] is None
-    assert ("alexnet", "crop") not in RANDOM_WITH_REGULARIZERS
+    random = {(cell.network, cell.switched_on): cell for cell in RANDOM_WITH_REGULARIZERS}
+    assert RANDOM_WITH_REGULARIZERS[random["inception", ("crop",)]] == 99.93
+    assert RANDOM_WITH_REGULARIZERS[random["inception", ("full",)]] == 99.28
+    assert RANDOM_WITH_REGULARIZERS[random["alexnet", ("decay",)]] is None
+    assert ("alexnet", ("crop",)) not in random
+    assert {cell.corruption for cell in RANDOM_WITH_REGULARIZERS} == {"random-labels"}
     assert len(RANDOM_WITH_REGULARIZERS) == 6
 
 

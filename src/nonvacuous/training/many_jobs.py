@@ -213,9 +213,7 @@ def built(build: Callable[[int], nn.Module], jobs: Sequence[Job]) -> list[nn.Mod
                 "each call, for instance lambda seed: models.build('mlp:512', shape, 10, seed=seed)"
             )
         modules.append(module)
-    first = _shapes(modules[0])
-    for job, module in zip(jobs, modules, strict=True):
-        if _shapes(module) != first:
+        if _shapes(module) != _shapes(modules[0]):
             raise BadInput(
                 f"build({job.seed}) returned another architecture than build({jobs[0].seed}): "
                 "networks trained together have parameters of the same names and shapes. Train "

@@ -135,12 +135,9 @@ def matrix_cells(settings: RegularizationSettings) -> tuple[Cell, ...]:
     network also with dropout and with the other strengths of weight decay asked for.
     """
     cells = []
+    published = (*(row.cell for row in TABLE_1), *RANDOM_WITH_REGULARIZERS)
     for network in settings.networks:
-        shown = [row.cell for row in TABLE_1 if row.cell.network == network]
-        for known, name in RANDOM_WITH_REGULARIZERS:
-            if known == network:
-                decay = name == "decay"
-                shown.append(Cell(network, _RANDOM, "none" if decay else name, decay))
+        shown = [cell for cell in published if cell.network == network]
         if not shown:
             shown = [
                 Cell(network, labels, augmentation, decay)
@@ -184,18 +181,13 @@ def _from_none_to_all(kind: Cell) -> tuple[int, bool, bool, float]:
 
 
 def _published(kind: Cell) -> dict[str, Any]:
-    printed: dict[str, Any] = {}
-    for row in TABLE_1:
-        if row.cell == kind:
-            printed["published_test"] = row.test
-        elif row.cell == replace(kind, corruption=_RANDOM):
-            printed["published_train"] = row.train
-    alone = kind.switched_on if kind.decay_times == 1 else ()
-    named = (kind.network, *alone)
-    if len(named) == 2 and named in RANDOM_WITH_REGULARIZERS:
-        train = RANDOM_WITH_REGULARIZERS[named]
-        printed |= {"published_train": train, "fails": train is None}
-    return printed
+    random = replace(kind, corruption=_RANDOM)
+    trains = {row.cell: row.train for row in TABLE_1} | {**RANDOM_WITH_REGULARIZERS}
+    return {
+        "published_test": {row.cell: row.test for row in TABLE_1}.get(kind),
+        "published_train": trains.get(random),
+        "fails": random in trains and trains[random] is None,
+    }
 
 
 def table(result: RegularizationResult) -> Table:
