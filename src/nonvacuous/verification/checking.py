@@ -183,8 +183,9 @@ def _ask_network(inquiry: Inquiry, question: str) -> None:
 def _complexity(inquiry: Inquiry) -> str:
     certificate, contents = inquiry.certificate, inquiry.contents
     complexity, posterior, prior = certificate.complexity, contents.posterior, contents.prior
-    if complexity is None or posterior is None or prior is None:
+    if posterior is None or prior is None:
         raise NotAsked("prior and posterior are not both at hand.")
+    assert complexity is not None
     sizes = {name: mean.numel() for name, mean in posterior.means.items()}
     recorded = {term.tensor: term.size for term in complexity.terms}
     if sizes != recorded:

@@ -37,7 +37,9 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
 
     def same() -> tuple[str, Known]:
         (examples, test), record = given, certificate.data
-        split = inquiry.contents.split or _everything(certificate, examples)
+        split = inquiry.contents.split
+        if split is None:
+            split = _everything(certificate, examples)
         fitted = _standardization(certificate, examples, split)
         if fitted is not None:
             examples, test = fitted(examples), None if test is None else fitted(test)
