@@ -65,11 +65,11 @@ def sklearns(points: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def wait_for_memory(method: str, n: int, *, seconds: float = 2400) -> None:
     """On a shared machine: wait until the others leave enough memory."""
-    from nonvacuous.interpolation.plan import available_memory
+    from nonvacuous.memory import available_memory
 
     needed = 1.3 * 8 * n * n * MATRICES.get(method, 0.6)
     start = time.monotonic()
-    while available_memory(torch.device("cpu")) < needed and time.monotonic() - start < seconds:
+    while available_memory() < needed and time.monotonic() - start < seconds:
         time.sleep(15)
 
 

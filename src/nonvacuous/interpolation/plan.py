@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,20 +15,19 @@ import torch
 
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation.cholesky import TILE, entries
+from nonvacuous.memory import available_memory
 from nonvacuous.progress import describe_seconds
 
 _GIGA = 1e9
 
 
-def available_memory(device: torch.device) -> int:
+def available_on(device: torch.device) -> int:
     """Bytes that can still be had on the device."""
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(free + held)
-    known = [value for value in (_meminfo(), _control_group()) if value is not None]
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min(known, default=whole // 2)
+    if device.type != "cuda":
+        return available_memory()
+    free, _ = torch.cuda.mem_get_info(device)
+    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(free + held)
 
 
 def available_disk(folder: Path) -> int:
@@ -67,31 +64,6 @@ def describe_bytes(count: float) -> str:
     if count >= 1e6:
         return f"{count / 1e6:.0f} MB"
     return f"{count / 1e3:.1f} kB"
-
-
-def _meminfo() -> int | None:
-    with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None
-
-
-def _control_group() -> int | None:
-    """What a container may still take."""
-    folder = Path("/sys/fs/cgroup")
-    try:
-        limit = (folder / "memory.max").read_text(encoding="ascii").strip()
-        if limit == "max":
-            return None
-        used = int((folder / "memory.current").read_text(encoding="ascii"))
-        # Files that the system keeps in memory as a convenience are given up when needed.
-        for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines():
-            if line.startswith(("inactive_file ", "active_file ")):
-                used -= int(line.split()[1])
-        return max(0, int(limit) - used)
-    except (OSError, ValueError):
-        return None
 
 
 Method = Literal["auto", "cholesky", "conjugate-gradient"]
@@ -185,7 +157,7 @@ def make_plan(
     memory   bytes that may be used; nine tenths of what is available by default
     folder   where tiles go when memory does not hold them; the system's temporary folder by default
     """
-    budget = int(_PART * available_memory(device)) if memory is None else memory
+    budget = int(_PART * available_on(device)) if memory is None else memory
     # Points (given, and in float64), targets with their copies, and tiles at work.
     held = points * (12 * coordinates + 6 * 8 * columns) + 4 * 8 * min(points, tile) ** 2
     sizes = (points, coordinates, columns)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ from torch import Tensor, bfloat16, float32
 
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.memory import available_memory
 from nonvacuous.seeds import derived_seed
 
 #: Bytes of Python numbers kept per point, measured with some to spare: position, knot, value,
@@ -119,24 +117,13 @@ def check_memory(count: int, dimensions: int, *, available: int | None = None) -
     """The bytes that the construction will need; refuse now what would fail in an hour."""
     needed = count * BYTES_PER_POINT + dimensions * 64
     room = available_memory() if available is None else available
-    if room is not None and needed > room:
+    if needed > room:
         raise BadInput(
             f"points: {count:,} points need about {needed / 2**30:,.1f} GiB for exact arithmetic, "
             f"but {room / 2**30:,.1f} GiB are free; memorize a part of them, or use a machine "
             "with more memory"
         )
     return needed
-
-
-def available_memory() -> int | None:
-    """Free memory of this machine in bytes, or None where the system does not tell."""
-    with suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    with suppress(AttributeError, OSError, ValueError):
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
 
 
 def _as_array(values: Any, what: str) -> np.ndarray:
