@@ -9,13 +9,13 @@ from typing import Any
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.evaluation_records import Slice
+from nonvacuous.report import html
 from nonvacuous.report.plots import Series, bars, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.report.wording import (
     capital,
     clean,
     confidence_percent,
-    frequency,
     odds,
     percent,
     percent_down,
@@ -70,32 +70,13 @@ class _Test:
             title=f"{shortened(self.name, 48)} on {shortened(clean(certificate.data.name), 48)}",
             kind="Test",
             question="How wrong can it be on examples it has not seen?",
-            lead=self._lead(),
+            lead=html.words(
+                "lead.txt.jinja", certificate=certificate, name=self.name, settings=record.settings
+            ),
             badges=self._badges(),
             sections=(*sections, self._grounds(), Section("Can I check it?", check)),
             footer=(f"Certificate {certificate.digest}", f"Seed {certificate.seed}"),
         )
-
-    def _lead(self) -> str:
-        """The promise in one sentence that a stranger understands."""
-        certificate, settings = self.certificate, self.record.settings
-        if certificate.status == "refused":
-            return f"No promise about {self.name} is made: this test was refused."
-        before = "If its conditions hold, " if certificate.status == "conditional" else ""
-        if certificate.loss.name == "zero-one":
-            said = f"{self.name} is wrong on {frequency(certificate.risk_upper)} new examples"
-        else:
-            most = shown_up(certificate.risk_upper)
-            said = f"{clean(certificate.loss.name)} of {self.name} is at most {most}"
-            if settings.range is not None and settings.metric != "score":
-                low, high = settings.range
-                own = low + certificate.risk_upper * (high - low)
-                said += f", that is {shown_up(own)} before scaling"
-        sentence = f"{before}{said}."
-        if certificate.is_vacuous:
-            why = "it may be wrong always" if certificate.risk_upper >= 1.0 else certificate.unshown
-            return f"VACUOUS: {why}. {capital(sentence)}"
-        return sentence if before else capital(sentence)
 
     def _badges(self) -> tuple[str, ...]:
         certificate, record = self.certificate, self.record
