@@ -13,6 +13,7 @@ from nonvacuous.cli.exits import DONE, CommandError, UsageError, again
 from nonvacuous.cli.flags import Json, Repeated, WholeNumber, failure_of
 from nonvacuous.cli.output import write_json, write_lines
 from nonvacuous.errors import Unrecognized
+from nonvacuous.evaluation.tables import read_columns
 
 
 @Parameter(name="*")
@@ -104,8 +105,6 @@ def _table(
     file: Path, others: tuple[Path, ...], columns: Columns
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The columns of the first predictor and of the examples, and the others' by name."""
-    from nonvacuous.evaluation.tables import read_columns
-
     numbers = columns.score is not None or columns.metric is not None
     names = {"first": columns.score or columns.first}
     names |= {} if numbers else {"labels": columns.labels}

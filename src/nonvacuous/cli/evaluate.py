@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.certificate import Certificate
 from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Repeated, failure_of
 from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.output import answered, say, write_certificate, write_lines, write_next
+from nonvacuous.evaluation.tables import read_columns
 from nonvacuous.evaluation_records import Evaluation
 
 
@@ -143,7 +145,6 @@ def _answered(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The predictor with its inputs and labels, and the other columns as arrays."""
     from nonvacuous.data.load import import_function
-    from nonvacuous.evaluation.tables import read_columns
 
     function: Any = import_function(str(call.predictor))
     if call.engine == "ray":
@@ -179,9 +180,7 @@ def _gates(report: Any, call: Call) -> int:
 
 
 def _inherited(file: Path, certified: Path, call: Call) -> int:
-    from nonvacuous.certificate import Certificate
     from nonvacuous.evaluation.compare import disagreement
-    from nonvacuous.evaluation.tables import read_columns
 
     if call.old is None:
         raise UsageError("--certified needs --old, the column of the certified model's answers.")

@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 from cyclopts import Parameter
 
 from nonvacuous.certificate import Certificate
@@ -16,9 +17,7 @@ from nonvacuous.cli.exits import DONE, TOO_RISKY
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
 from nonvacuous.cli.output import answered, write_lines
 from nonvacuous.errors import BadInput, Unrecognized
-
-if TYPE_CHECKING:
-    from nonvacuous.evaluation.tables import Batch
+from nonvacuous.evaluation.tables import Batch, batches_of
 
 
 @Parameter(name="*")
@@ -122,8 +121,6 @@ def _ends_a_line(file: Path) -> bool:
 
 def _rows(file: Path, columns: Columns) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The losses of all rows in their order, NaN where a label is missing, and their groups."""
-    from nonvacuous.evaluation.tables import batches_of
-
     names = {"losses": columns.loss}
     if columns.predictions is not None:
         names = {"answers": columns.predictions, "labels": columns.labels}
@@ -138,8 +135,6 @@ def _rows(file: Path, columns: Columns) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def _losses(batch: Batch, file: Path) -> Any:
-    import numpy as np
-
     values, lost = _values(batch["losses" if "losses" in batch else "labels"])
     if "answers" in batch:
         answers, unanswered = _values(batch["answers"])
@@ -164,8 +159,6 @@ def _is_number(value: Any) -> bool:
 
 def _values(column: Any) -> tuple[Any, Any]:
     """A column as an array, and where it has no value."""
-    import numpy as np
-
     items = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column).tolist()
     lost = np.array([v is None or v == "" or v != v for v in items], dtype=bool)
     present = next((v for v, gone in zip(items, lost, strict=True) if not gone), 0)
