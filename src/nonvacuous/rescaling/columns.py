@@ -104,18 +104,14 @@ def best_scale_columns(
     both = rescale_with_prior_scales(Q, means, groups, grid=grid)
     each = rescale_with_prior_scales(Q, means, groups, grid=grid, per_tensor=True)
     name = f"around {_CENTERS[center]}, best prior scale"
-    columns = (
-        Accounted(name, center, "best scale", both.kl_before, both.charge_nats),
-        Accounted(
-            f"{name}, rescaled", center, "best scale, rescaled", both.kl_after, both.charge_nats
-        ),
-        Accounted(
-            f"{name} per tensor, rescaled",
-            center,
-            "best scale per tensor, rescaled",
-            each.kl_after,
-            each.charge_nats,
-        ),
+    ways: tuple[tuple[str, Way, float, PriorScaling], ...] = (
+        ("", "best scale", both.kl_before, both),
+        (", rescaled", "best scale, rescaled", both.kl_after, both),
+        (" per tensor, rescaled", "best scale per tensor, rescaled", each.kl_after, each),
+    )
+    columns = tuple(
+        Accounted(f"{name}{words}", center, way, kl_nats, found.charge_nats)
+        for words, way, kl_nats, found in ways
     )
     return BestScales(columns, both, each)
 

@@ -255,7 +255,7 @@ def polished(
 
 def _derivatives(terms: Terms, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first derivative of the KL by every log-scale, and the second by each one alone."""
-    return Descent(terms, torch.from_numpy(point)).derivatives()
+    return Descent(terms, torch.from_numpy(point)).derivatives()[:2]
 
 
 def _newton_step(

@@ -144,24 +144,22 @@ class Descent:
         parts = [*totals.squares / 2, *-totals.products, self._constant, -linear]
         return math.fsum(parts) if np.isfinite(parts).all() else math.inf
 
-    def derivatives(self) -> tuple[np.ndarray, np.ndarray]:
-        """The first and the second derivative of the KL by each log-scale alone."""
-        slopes, curvatures = np.zeros((2, self.terms.size))
+    def derivatives(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The first and the second derivative of the KL by each log-scale alone; the size of the
+        parts that the first is made of."""
+        slopes, curvatures, sizes = np.zeros((3, self.terms.size))
         for block in self.terms.blocks:
             sums, _ = self._channel_sums(block)
-            positions = block.positions.cpu().numpy()
-            slopes[positions], curvatures[positions] = sums.gradient(), sums.curvature()
-        return slopes, curvatures
+            here = block.positions.cpu().numpy()
+            slopes[here], curvatures[here] = sums.gradient(), sums.curvature()
+            sizes[here] = sums.magnitude()
+        return slopes, curvatures, sizes + self.terms.touched.cpu().numpy()
 
     def balance_residual(self) -> float:
         """The worst relative imbalance of a channel at the current point; see ``Rescaling``."""
-        worst = [0.0]
-        for block in self.terms.blocks:
-            sums, _ = self._channel_sums(block)
-            size = sums.magnitude() + self.terms.touched[block.positions].cpu().numpy()
-            relative = np.abs(sums.gradient()) / np.maximum(size, np.finfo(np.float64).tiny)
-            worst.append(float(relative.max()))
-        return max(worst)
+        slopes, _, sizes = self.derivatives()
+        relative = np.abs(slopes) / np.maximum(sizes, np.finfo(np.float64).tiny)
+        return float(relative.max(initial=0.0))
 
     # -- moving -------------------------------------------------------------------------------
 
