@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.columns import accounting_of, bounds_of
+from nonvacuous.certification.columns import accounting_of
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.records import (
     KlTerm,
@@ -250,9 +250,9 @@ def with_columns(genuine: Certificate) -> Certificate:
             kl_inverse=1.0,
             certified=certified,
         )
-        mcallester, kl_inverse = bounds_of(draft, accounting)
-        shown = genuine.risk_upper if certified else kl_inverse
-        update = {"mcallester": mcallester, "kl_inverse": shown}
+        update = accounting.bounds(draft.kl_nats, draft.charge_nats)
+        if certified:
+            update["kl_inverse"] = genuine.risk_upper
         columns.append(draft.model_copy(update=update))
     record = RescalingRecord(
         kl_before=2 * nats, kl_after=nats, log_scales_digest="0" * 64, columns=tuple(columns)
@@ -295,7 +295,7 @@ def test_the_certified_column_is_the_certificates_own(run: Path) -> None:
     assert record is not None
     accounting = accounting_of(honest.bound, honest.budget)
     less = record.columns[1].model_copy(update={"kl_nats": 0.5 * record.kl_after})
-    mcallester, _ = bounds_of(less, accounting)
+    mcallester = accounting.bounds(less.kl_nats, less.charge_nats)["mcallester"]
     less = less.model_copy(update={"mcallester": mcallester})
     forged = record.model_copy(update={"columns": (record.columns[0], less)})
     failed = failed_fields(verify(resealed(honest, rescaling=forged)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.columns import accounting_of, bounds_of, paper_accounting
+from nonvacuous.certification.columns import accounting_of, paper_accounting
 from nonvacuous.data.files import write_npz
 from nonvacuous.rules.arithmetic import complexity_nats, recompute_bound, statement_of
 from nonvacuous.rules.digests import array_digest, file_digest
@@ -83,8 +83,9 @@ def test_a_flattering_comparison_is_found(run: Path) -> None:
     assert genuine.rescaling is not None
     columns = list(genuine.rescaling.columns)
     worse = columns[0].model_copy(update={"kl_nats": 1.01 * columns[0].kl_nats})
-    mcallester, kl_inverse = bounds_of(worse, accounting_of(genuine.bound, genuine.budget))
-    columns[0] = worse.model_copy(update={"mcallester": mcallester, "kl_inverse": kl_inverse})
+    accounting = accounting_of(genuine.bound, genuine.budget)
+    follows = accounting.bounds(worse.kl_nats, worse.charge_nats)
+    columns[0] = worse.model_copy(update=follows)
     forge(run, genuine, columns=tuple(columns))
     assert verify(run).passed
     assert failed_fields(checked(run)) == ["rescaling.columns.0.kl_nats"]
@@ -173,9 +174,9 @@ def repriced(genuine: Certificate, savings: tuple[Any, ...]) -> Certificate:
         if column.way in ("shift of the scores", "order of the units"):
             kl_nats = nats if column.certified else complexity_nats(terms, shifts)
             column = column.model_copy(update={"kl_nats": kl_nats})
-        mcallester, kl_inverse = bounds_of(column, accounting)
-        shown = recompute_bound(bound) if column.certified else kl_inverse
-        update = {"mcallester": mcallester, "kl_inverse": shown}
+        update = accounting.bounds(column.kl_nats, column.charge_nats)
+        if column.certified:
+            update["kl_inverse"] = recompute_bound(bound)
         columns.append(column.model_copy(update=update))
     draft = resealed(
         genuine,
