@@ -14,6 +14,7 @@ def test_the_readme_counts_the_checks() -> None:
     counts = [len(required(mode=m, predictor=p)) for m, p in kinds]
     counts.append(len(required(mode="sparsity", predictor="deterministic")))
     plain = len(required(mode="holdout", predictor="deterministic"))
+    progressive = len(required(mode="progressive", predictor="mixture"))
     text = " ".join(README.read_text(encoding="utf-8").split())
     assert f"{min(counts)} to {max(counts)} of them ({plain} for a plain test" in text
-    assert f"out of {len(CHECKS)} in all" in text
+    assert f"{progressive} for a progressive one), out of {len(CHECKS)} in all" in text
