@@ -33,6 +33,11 @@ _NETWORKS = {
 }
 _BAD = {"bad_data": "digits", "bad_examples": 100, "bad_test": 50, "bad_gamma": "median:2"}
 _SHORT = {"prior": {"steps": 30}, "network": {"steps": 30}}
+#: By name, not by family: a new norm changes nothing here.
+_NORMS = (
+    *("frobenius", "spectral", "one-infinity", "two-one"),
+    *("balanced-frobenius", "balanced-spectral"),
+)
 #: What each is asked here, seconds in all; a study that is not named is asked for its --quick.
 CASES: dict[str, dict[str, Any]] = {
     "zhang-linear": {"examples": 10, "weights": 30, "epochs": 300, **_BAD},
@@ -77,7 +82,7 @@ CASES: dict[str, dict[str, Any]] = {
         "repetitions": 2,
         "stop_loss": 0.4,
         "epochs": 60,
-        "measures": ["norms"],
+        "measures": [f"{norm}-{whole}" for norm in _NORMS for whole in ("product", "sum")],
         "draws": 20,
         "information_draws": 10,
         "alone": 0,
@@ -142,6 +147,7 @@ def test_numbers_and_pages_are_as_before(
         assert now[part] == known[part]
     assert set(known["flags"]) <= set(now["flags"])
     assert now["result"].keys() == known["result"].keys()
+    assert any(path.startswith("settings.") for path in known["result"]), "docs/json.md says so"
     for path, value in known["result"].items():
         # Other processors add in another order; what was trained may differ by a little.
         close = isinstance(value, float) and abs(value) > 1e-6
