@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nonvacuous.errors import BadInput
-from nonvacuous.risk.losses import Loss, bounded_cross_entropy, class_margins, margin_loss, zero_one
+from nonvacuous.risk.losses import (
+    MADE_FROM_A_NUMBER,
+    Loss,
+    bounded_cross_entropy,
+    class_margins,
+    loss_named,
+    margin_loss,
+    zero_one,
+)
 from tests.examples import some
 
 scores = st.lists(
@@ -52,6 +60,17 @@ def test_bounded_cross_entropy_lies_in_its_range(rows: list[list[float]], least:
     probability = outputs.double().softmax(1).gather(1, labels[:, None])[:, 0].clamp_min(least)
     expected = probability.log() / math.log(least)
     assert torch.allclose(values.double(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("words", MADE_FROM_A_NUMBER)
+@pytest.mark.parametrize("number", [0.5, 1e-5, 0.1234567, 1 / 3])
+def test_a_loss_made_from_a_number_is_found_by_its_name(words: str, number: float) -> None:
+    """The very same one, to the last digit; what enters the table inherits this."""
+    made = MADE_FROM_A_NUMBER[words](number)
+    again = loss_named(made.name)
+    assert again is not None and again.name == made.name
+    assert made.name.startswith(words) and float(made.name.removeprefix(words)) == number
+    assert (again.lower, again.upper, again.binary) == (made.lower, made.upper, made.binary)
 
 
 def test_broken_rows_get_the_worst_bounded_loss() -> None:

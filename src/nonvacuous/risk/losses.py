@@ -103,7 +103,9 @@ def margin_loss(margin: float) -> Loss:
     def function(outputs: Tensor, labels: Tensor) -> Tensor:
         return (~(class_margins(outputs, labels) > margin)).to(outputs.dtype)
 
-    return Loss(name=f"margin {margin:g}", lower=0.0, upper=1.0, function=function, binary=True)
+    return Loss(
+        name=f"margin {written(margin)}", lower=0.0, upper=1.0, function=function, binary=True
+    )
 
 
 def bounded_cross_entropy(minimum_probability: float = 1e-5) -> Loss:
@@ -122,7 +124,7 @@ def bounded_cross_entropy(minimum_probability: float = 1e-5) -> Loss:
         nats = torch.nn.functional.cross_entropy(outputs, labels, reduction="none")
         return nats.div(largest).clamp(0.0, 1.0)
 
-    name = f"cross-entropy with probabilities of at least {minimum_probability:g}"
+    name = f"cross-entropy with probabilities of at least {written(minimum_probability)}"
     return Loss(name=name, lower=0.0, upper=1.0, function=function)
 
 
@@ -146,6 +148,16 @@ def loss_named(name: str) -> Loss | None:
                 return None
             return loss if loss.name == name else None
     return None
+
+
+def written(number: float) -> str:
+    """The number in as few digits as say which it is: ``verify`` makes the loss again from them.
+
+    >>> written(1.0), written(1e-5), written(0.1234567)
+    ('1', '1e-05', '0.1234567')
+    """
+    short = f"{number:g}"
+    return short if float(short) == number else repr(float(number))
 
 
 def _check_outputs(name: str, outputs: Tensor, labels: Tensor) -> None:
