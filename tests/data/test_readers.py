@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from nonvacuous.data import read_idx, read_images, read_npz, read_parquet
+from nonvacuous.data import load, read_idx, read_images, read_npz, read_parquet
+from nonvacuous.data.readers import FILE_READERS
 from nonvacuous.data.readers.pictures import read_idx_array
 from nonvacuous.errors import BadInput
 
@@ -30,6 +31,21 @@ class Bomb:
 
     def __reduce__(self):
         return sys.exit, (13,)
+
+
+# ---------------------------------------------------------------------------------- every reader
+
+
+@pytest.mark.parametrize("suffix", FILE_READERS)
+def test_every_reader_refuses_what_it_cannot_read_and_runs_nothing(tmp_path, suffix):
+    """What enters the table inherits this."""
+    file = tmp_path / f"broken{suffix}"
+    texts = (b"", b"\n", b"\xff\xfe\x00", b"{", b"[" * 100_000, b"null", b"a,b\n1", b"PK\x03\x04")
+    for content in (*texts, bytes(range(256)) * 4, pickle.dumps(Bomb(), protocol=2)):
+        file.write_bytes(content)
+        with pytest.raises(BadInput) as refusal:
+            load(file)
+        assert file.name in str(refusal.value)
 
 
 # ------------------------------------------------------------------------------------------ IDX
