@@ -1,6 +1,6 @@
 """Figures and tables of papers, computed again with the published numbers beside ours.
 
-One folder for each paper. To add a reproduction, write its study and name it here.
+One folder, or one module, for each paper. To add a reproduction, write its study and name it here.
 """
 
 from __future__ import annotations
