@@ -39,19 +39,20 @@ def create_once(path: Path, content: bytes, *, durable: bool = False) -> bool:
 
     ``durable``: it is to survive a power cut.
     """
-    with _beside(path, content, durable=durable) as temporary:
+    with (
+        _beside(path, content, durable=durable) as temporary,
+        contextlib.suppress(FileExistsError),
+    ):
         try:
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                raise
-            except OSError:
-                # No hard links here: a kill may leave half a file, but never two owners.
-                with open_here(path, "xb") as stream:
-                    stream.write(content)
+            os.link(temporary, path)
         except FileExistsError:
-            return False
+            raise
+        except OSError:
+            # No hard links here: a kill may leave half a file, but never two owners.
+            with open_here(path, "xb") as stream:
+                stream.write(content)
         return True
+    return False
 
 
 @contextlib.contextmanager
