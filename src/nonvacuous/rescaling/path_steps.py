@@ -270,11 +270,11 @@ def _window(visit: Visit, k: int, after: int) -> dict[str, Any]:
         "kernel_size": size,
         "stride": number("stride", size),
         "padding": number("padding", 0),
+        "ceil_mode": bool(visit.attribute("ceil_mode", False)),
     }
-    own = {"dilation": number("dilation", 1)}
     if visit.node.kind.startswith("avg_"):
-        own = {"count_include_pad": bool(visit.attribute("count_include_pad", True))}
-    return {**window, **own, "ceil_mode": bool(visit.attribute("ceil_mode", False))}
+        return window | {"count_include_pad": bool(visit.attribute("count_include_pad", True))}
+    return window | {"dilation": number("dilation", 1)}
 
 
 _RULES: dict[str, Callable[[Visit], Step]] = {

@@ -21,7 +21,6 @@ from nonvacuous.rescaling.assemble import Sums
 
 # A chunk and its handful of temporaries stay in a processor's cache; a GPU wants large ones.
 _CHUNK = {"cpu": 1 << 15, "cuda": 1 << 24}
-Numbers = tuple[float | None, float | None, float | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +34,7 @@ class Reading:
     device: torch.device
     shapes: dict[str, tuple[int, ...]]
     tensors: dict[str, tuple[Tensor, Tensor, Tensor, Tensor]]
-    numbers: dict[str, Numbers]
+    numbers: dict[str, list[float | None]]
 
     def centered(self, name: str) -> bool:
         """Whether all prior means of a tensor are zero."""
@@ -62,8 +61,7 @@ class Reading:
                 for source, row, (low, high) in zip(sources, there, here, strict=True)
             )
             tensors[name] = (Q.means[name], scale, prior_mean, prior_scale)
-            equal = [low if low == high else None for low, high in here]
-            numbers[name] = (equal[0], equal[1], equal[2])
+            numbers[name] = [low if low == high else None for low, high in here]
         shapes = {name: tuple(Q.means[name].shape) for name in Q.names}
         return cls(device=device, shapes=shapes, tensors=tensors, numbers=numbers)
 

@@ -83,7 +83,6 @@ class Collector:
 
     channels: Tensor
     table: Tensor
-    ragged: bool
 
     @classmethod
     def of(cls, channels: np.ndarray, device: torch.device) -> Collector:
@@ -96,16 +95,14 @@ class Collector:
         return cls(
             channels=torch.from_numpy(distinct).to(device),
             table=torch.from_numpy(table).to(device),
-            ragged=bool(counts.min() != counts.max()),
         )
 
     def collect(self, values: Tensor) -> Tensor:
         """Sum over the first axis of ``values``, channel by channel."""
         if self.table.shape[1] == 1:
             return values[self.table[:, 0]]
-        if self.ragged:
-            values = torch.cat([values, values.new_zeros((1, *values.shape[1:]))])
-        return values[self.table].sum(1)
+        padded = torch.cat([values, values.new_zeros((1, *values.shape[1:]))])
+        return padded[self.table].sum(1)
 
 
 @dataclass(frozen=True, eq=False)

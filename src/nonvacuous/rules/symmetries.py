@@ -65,17 +65,14 @@ def symmetry_savings(
         layers=narrow if "permutation" in which else (),
         overlaps=overlaps,
     )
+    classes = {name: posterior.means[name].shape[0] for name in saved.translation}
     shifts = [
-        SymmetrySaving(
-            symmetry="translation", place=name, units=posterior.means[name].shape[0], nats=nats
-        )
+        SymmetrySaving(symmetry="translation", place=name, units=classes[name], nats=nats)
         for name, nats in saved.translation.items()
     ]
     orders = [
-        SymmetrySaving(
-            symmetry="permutation", place=saving.layer, units=saving.units, nats=saving.saved_nats
-        )
-        for saving in saved.permutations
+        SymmetrySaving(symmetry="permutation", place=s.layer, units=s.units, nats=s.saved_nats)
+        for s in saved.permutations
     ]
     return (*shifts, *orders)
 
