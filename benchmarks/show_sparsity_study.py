@@ -41,7 +41,7 @@ def section(results: dict[str, dict[str, Any]]) -> str:
         "priors. *twin*: the learned prior itself, tested on the other examples.",
         "",
     ]
-    further = {name: (f"{name}-grid",) for name in DATA}
+    further = {name: (f"{name}-grid", f"{name}-grid-cpu") for name in DATA}
     # The same priors were paid for there: MNIST's further networks.
     further["sparsity-mnist"] += ("sparsity-sensitivity", *_DEEP)
     studies = {name: _cases(results, name, *further[name]) for name in DATA if name in results}

@@ -249,6 +249,14 @@ def test_the_caption_speaks_of_every_theorem():
     assert "D, E and F: see" in text
 
 
+@pytest.mark.parametrize(("twin", "said"), [(0.1, True), (None, True), (0.9, False)])
+def test_no_certificate_beats_its_twin_only_where_none_does(twin, said):
+    settings = SparsitySettings.quick()
+    entry = made_up(settings.cases()[0], E_dense=0.4).model_copy(update={"twin": twin})
+    text = str(page(SparsityResult(settings, (entry,)), "x"))
+    assert ("No certificate here beats its held-out twin" in text) is said
+
+
 def test_default_settings_are_those_in_the_file():
     assert SparsitySettings.from_toml(DEFAULTS).record() == SparsitySettings().record()
 
