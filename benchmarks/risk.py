@@ -257,9 +257,7 @@ def against_drawn_weights(repeats: int, seed: int) -> dict[str, Any]:
                 scales[parameter] = 0.01 * spread
             posterior = DiagonalGaussian.around(network, scale=scales)
             quick, naive, floor = [], [], []
-            work = work_of_a_pair(
-                network, posterior, (inputs, labels), trials=10 * repeats, seed=seed
-            )
+            work = work_of_a_pair(network, posterior, (inputs, labels), trials=trials, seed=seed)
             for _ in range(3):
                 drawing = least_seconds(normals.normal_, rounds) / normals.numel()
                 operation = least_seconds(lambda: matrix @ matrix, rounds) / (2 * 1024**3)
