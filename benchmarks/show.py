@@ -171,7 +171,7 @@ def risk(results: dict[str, dict[str, Any]]) -> str:
             "The floor is the time of these alone: the normal numbers and the operations of a "
             "pair, counted, at the rates of torch's generator and of a large matrix product, as if "
             "activations, pooling and patches took none. With a scale for each weight even the "
-            "floor of cnn:32,64 is below 10 times: noise at the positions would need a covariance "
+            "floor on 8 x 8 is below 10 times: noise at the positions would need a covariance "
             "for each channel, and to sum these in double precision would take, at the rate of "
             "large products, as long as to draw the weights. *The last layer alone*: as the "
             "recipes of `nv.Posterior` have it, all other weights are fixed, and their part is "
