@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -618,6 +619,14 @@ def test_a_method_is_frozen_and_changed_by_copy() -> None:
 
     grid = nv.Posterior(prior_scale=(0.2, 0.1), training={"epochs": 3})
     assert nv.Posterior(**tomllib.loads(to_toml(grid.record()))) == grid
+
+
+@pytest.mark.parametrize("value", [[None], [{"a": 1}], math.inf, {1}])
+def test_what_toml_cannot_hold_is_refused(value) -> None:
+    from nonvacuous.certification.run_folder import to_toml
+
+    with pytest.raises(BadInput, match="cannot be stored"):
+        to_toml({"setting": value})
 
 
 def test_too_few_examples(initial: nn.Module, digits: Dataset) -> None:

@@ -252,6 +252,15 @@ def test_parquet_images_in_shards(tmp_path, write_image_table):
     assert (examples.name, examples.preprocessing) == ("two", ("pixel/255",))
 
 
+def test_parquet_labels_must_be_numbers_or_text(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for number, labels in enumerate(([b"a", b"b", b"a\0"], [[0], [1], [0]])):
+        path = tmp_path / f"{number}.parquet"
+        parquet.write_table(arrow.table({"x": [0.1, 0.2, 0.3], "label": labels}), path)
+        with pytest.raises(BadInput, match="give numbers or text"):
+            read_parquet([path])
+
+
 def test_parquet_plain_image_bytes(tmp_path, encode):
     path = write_table(
         tmp_path / "d.parquet",

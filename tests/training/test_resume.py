@@ -165,6 +165,19 @@ def test_a_posterior_is_trained_with_one_kind_of_noise(tmp_path: Path, monkeypat
         train_posterior(prior=prior, **base)
 
 
+def test_a_checkpoint_inside_an_epoch_is_refused(tmp_path: Path, monkeypatch) -> None:
+    """Earlier releases wrote them; going on at the start of the epoch would take steps twice."""
+    save, base = loop.save_checkpoint, {"epochs": 1, "checkpoint": tmp_path / "c"}
+
+    def in_the_middle(path: Path, *, facts, **rest) -> None:
+        save(path, facts={**facts, "step": 1}, **rest)
+
+    monkeypatch.setattr(loop, "save_checkpoint", in_the_middle)
+    train(small_mlp(), blobs(), **base)
+    with pytest.raises(OtherConfiguration, match="inside an epoch"):
+        train(small_mlp(), blobs(), **base)
+
+
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c"
     train(small_mlp(), blobs(), epochs=1, checkpoint=path)

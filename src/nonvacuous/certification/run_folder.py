@@ -111,13 +111,15 @@ def _key(key: str) -> str:
 
 
 def _value(value: Any) -> str:
-    # JSON's values are TOML's, but for the surrogate pairs that ensure_ascii=False avoids.
+    # JSON's values are TOML's, but for the surrogate pairs that ensure_ascii=False avoids, and for
+    # null and records inside a list.
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")
+        tomllib.loads(f"value = {text}")
     except (TypeError, ValueError) as error:
         kind = type(value).__name__
         raise BadInput(f"a setting of type {kind} cannot be stored: {value!r}") from error
-    return text.replace("\x7f", "\\u007f")
+    return text
 
 
 def settings_digest(configuration: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
+from nonvacuous.training.checkpoint import OtherConfiguration, load_checkpoint, save_checkpoint
 from nonvacuous.training.events import EventLog, TensorBoard
 from nonvacuous.training.optimizers import OPTIMIZER, restore_optimizer, set_rate
 from nonvacuous.training_settings import PlainTraining, PosteriorTraining
@@ -203,6 +203,11 @@ class _Run:
             self.keep()
             return
         tensors, facts = load_checkpoint(self._path, configuration=self._configuration)
+        if facts.get("step"):
+            raise OtherConfiguration(
+                f"The checkpoint {self._path} stands inside an epoch, where earlier releases could "
+                "stop; delete the file to start this phase afresh."
+            )
         with torch.no_grad():
             for name, tensor in learner.tensors().items():
                 if not name.startswith(OPTIMIZER):

@@ -83,6 +83,9 @@ def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | No
         where = f"{path}, column {label!r}"
         raise BadInput(f"{where}: {missing} labels are missing; remove those rows")
     labels = np.asarray(table.column(label).to_pylist())
+    if labels.ndim != 1 or labels.dtype.kind == "S":  # numpy would cut zeros off the end of bytes
+        kind = table.schema.field(label).type
+        raise BadInput(f"{path}, column {label!r}: labels of type {kind}; give numbers or text")
     names = _hub_names(table.schema.metadata, label)
     if any(column in columns for column in _IMAGE_COLUMNS):
         image_column = _only(columns, _IMAGE_COLUMNS, path=path, what="image")
