@@ -7,11 +7,12 @@ reference would take days to years, so one pass is measured and multiplied by th
     python benchmarks/risk.py                 # two cores: results/risk-cpu.json
     python benchmarks/risk.py --device cuda   # one GPU: results/risk-cuda.json
     python benchmarks/risk.py --convolutions  # results/risk-convolutions.json
+    python benchmarks/risk.py --convolutions --device cuda  # results/risk-convolutions-cuda.json
 
-With --convolutions: processor time of a pair against one draw of all weights and one call of the
-network for each pair; and the floor: the normal numbers and the operations of a pair, counted, at
-the rates of torch's own generator and of a large matrix product. PYTHONPATH=other/src measures
-another version of the library the same way.
+With --convolutions: time of a pair against one draw of all weights and one call of the network for
+each pair; on a processor its own time, and the floor: the normal numbers and the operations of a
+pair, counted, at the rates of torch's own generator and of a large matrix product.
+PYTHONPATH=other/src measures another version of the library the same way.
 
 On a GPU: pairs a minute, and which part of the time is unavoidable for this arithmetic, from
 operations and bytes counted against a measured matrix product and a measured copy.
@@ -20,6 +21,7 @@ operations and bytes counted against a measured matrix product and a measured co
 from __future__ import annotations
 
 import argparse
+import copy
 import itertools
 import math
 import time
@@ -214,30 +216,42 @@ def work_of_a_pair(network, posterior, examples, *, trials: int, seed: int) -> d
     }
 
 
-def least_seconds(function, repeats: int) -> float:
-    """Of the processor, for one call: the least of several."""
+def least_seconds(function, repeats: int, device: str = "cpu") -> float:
+    """For one call, the least of several: of the processor, or until the GPU is done."""
+    clock = time.process_time if device == "cpu" else time.perf_counter
     times = []
     for _ in range(repeats):
-        start = time.process_time()
+        synchronize(device)
+        start = clock()
         function()
-        times.append(time.process_time() - start)
+        synchronize(device)
+        times.append(clock() - start)
     return min(times)
 
 
-def against_drawn_weights(repeats: int, seed: int) -> dict[str, Any]:
-    """Microseconds of the processor for a pair of a convolutional network, and for a naive one.
+def floor_of_a_pair(work: dict[str, float], rounds: int) -> float:
+    """Seconds of its normal numbers and operations at the processor's best rates."""
+    matrix, normals = torch.rand(1024, 1024), torch.empty(1 << 16)
+    drawing = least_seconds(normals.normal_, rounds) / normals.numel()
+    operation = least_seconds(lambda: matrix @ matrix, rounds) / (2 * 1024**3)
+    return work["normal_numbers"] * drawing + work["operations"] * operation
+
+
+def against_drawn_weights(repeats: int, seed: int, device: str) -> dict[str, Any]:
+    """Microseconds for a pair of a convolutional network, and for a naive one.
 
     Pairs as a certificate draws them: 100,000 on about 1,000 digits, fewer than two on an example
     of MNIST. Both ways take turns, and the least time of each counts.
     """
     figures: dict[str, Any] = {}
-    matrix, normals = torch.rand(1024, 1024), torch.empty(1 << 16)
     rounds = max(3, repeats // 10)
     for name, shape, examples, trials in (
         ("cnn:32,64", (1, 8, 8), 900, 60 * repeats),
         ("cnn:32,64,128", (1, 8, 8), 900, 60 * repeats),
         ("cnn:16,32", (1, 28, 28), 20 * repeats, 30 * repeats),
     ):
+        if device == "cuda":
+            trials *= 10
         whole = build(name, shape, 10, seed=seed).eval()
         generator = torch.Generator().manual_seed(seed)
         inputs = torch.rand(examples, *shape, generator=generator)
@@ -254,33 +268,39 @@ def against_drawn_weights(repeats: int, seed: int) -> dict[str, Any]:
                         spread = spread * (0.5 + torch.rand(sizes, generator=generator))
                 elif kind != KINDS[0]:
                     spread = 0.5 + torch.rand(p.shape, generator=generator)
-                scales[parameter] = 0.01 * spread
+                scales[parameter] = (0.01 * spread).to(device)
+            network = copy.deepcopy(network).to(device)
             posterior = DiagonalGaussian.around(network, scale=scales)
+            data = inputs.to(device), labels.to(device)
+            source = torch.Generator(device).manual_seed(seed)
             quick, naive, floor = [], [], []
-            work = work_of_a_pair(network, posterior, (inputs, labels), trials=trials, seed=seed)
+            work = work_of_a_pair(network, posterior, data, trials=trials, seed=seed)
+
+            @torch.no_grad()
+            def draw_all_weights(network=network, posterior=posterior, data=data, source=source):
+                for trial in range(repeats):
+                    drawn = posterior.sample(generator=source)
+                    functional_call(network, drawn, (data[0][trial % len(data[0])].unsqueeze(0),))
+
             for _ in range(3):
-                drawing = least_seconds(normals.normal_, rounds) / normals.numel()
-                operation = least_seconds(lambda: matrix @ matrix, rounds) / (2 * 1024**3)
-                floor.append(work["normal_numbers"] * drawing + work["operations"] * operation)
-                _, _, busy = time_pairs(
-                    network, posterior, (inputs, labels), trials=trials, seed=seed, device="cpu"
+                if device == "cpu":
+                    floor.append(floor_of_a_pair(work, rounds))
+                _, wall, busy = time_pairs(
+                    network, posterior, data, trials=trials, seed=seed, device=device
                 )
-                quick.append(busy / trials)
-                start = time.process_time()
-                with torch.no_grad():
-                    for trial in range(repeats):
-                        drawn = posterior.sample(generator=generator)
-                        one = inputs[trial % examples].unsqueeze(0)
-                        functional_call(network, drawn, (one,))
-                naive.append((time.process_time() - start) / repeats)
+                quick.append((busy if device == "cpu" else wall) / trials)
+                naive.append(least_seconds(draw_all_weights, 1, device) / repeats)
             figures[f"{name} on {shape[1]} x {shape[2]}, {kind}"] = {
                 "microseconds": 1e6 * min(quick),
                 "naive_microseconds": 1e6 * min(naive),
                 "times_faster": min(naive) / min(quick),
                 **work,
-                "floor_microseconds": 1e6 * min(floor),
-                "part_of_floor": min(floor) / min(quick),
             }
+            if floor:
+                figures[f"{name} on {shape[1]} x {shape[2]}, {kind}"] |= {
+                    "floor_microseconds": 1e6 * min(floor),
+                    "part_of_floor": min(floor) / min(quick),
+                }
     return figures
 
 
@@ -379,8 +399,9 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     seed, quick = arguments.seed, arguments.quick
     if arguments.convolutions:
-        figures = against_drawn_weights(10 if quick else 200, seed)
-        path = write_result("risk-convolutions", figures, seed=seed, folder=arguments.folder)
+        figures = against_drawn_weights(10 if quick else 200, seed, arguments.device)
+        name = "risk-convolutions" + ("-cuda" if arguments.device == "cuda" else "")
+        path = write_result(name, figures, seed=seed, folder=arguments.folder)
         print(path.read_text(encoding="utf-8"))
         return
     if arguments.device == "cuda":

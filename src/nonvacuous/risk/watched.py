@@ -31,23 +31,20 @@ _HARMLESS = frozenset(
 
 
 def _halved(input: Tensor, kernel_size: Any, stride: Any = None, *more: Any, **named: Any) -> Any:
-    """Maxima of two by two neighbors; images with their channels side by side in half the time."""
+    """Maxima of two by two neighbors, in a small part of the time that torch takes for them."""
     pair = (2, [2, 2], (2, 2))
     usual = {"padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False}
     plain = kernel_size in pair and stride in (None, [], *pair) and not more
     plain = plain and all(
         value in (usual[name], (usual[name],) * 2) for name, value in named.items()
     )
-    if not plain or input.ndim != 4 or input.requires_grad:
+    plain = plain and input.ndim == 4 and input.device.type == "cpu" and not input.requires_grad
+    if not plain or min(input.shape[2:]) < 2:
         return F.max_pool2d(input, kernel_size, stride, *more, **named)
-    images = input.permute(0, 2, 3, 1)
-    _, height, width, _ = images.shape
-    if not images.is_contiguous() or input.device.type != "cpu" or min(height, width) < 2:
-        return F.max_pool2d(input, 2)
-    lines = images[:, : height // 2 * 2].unflatten(1, (-1, 2))
-    lines = torch.maximum(lines[:, :, 0], lines[:, :, 1])
-    pixels = lines[:, :, : width // 2 * 2].unflatten(2, (-1, 2))
-    return torch.maximum(pixels[..., 0, :], pixels[..., 1, :]).permute(0, 3, 1, 2)
+    for axis in (2, 3):
+        halves = input.narrow(axis, 0, input.shape[axis] // 2 * 2).unflatten(axis, (-1, 2))
+        input = torch.maximum(halves.select(axis + 1, 0), halves.select(axis + 1, 1))
+    return input
 
 
 #: Rules lay out their outputs as is fastest, while a view insists on one layout; values are equal.
