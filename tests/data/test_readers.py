@@ -283,6 +283,16 @@ def test_parquet_numbers(tmp_path):
     np.testing.assert_array_equal(examples.inputs.numpy(), unit(PIXELS[:, 0]))
 
 
+@pytest.mark.parametrize("column", ["Label", "TARGET", "y", "Class"])
+def test_parquet_labels_in_capitals_or_not(tmp_path, column):
+    """As in a table of text: the same columns name the labels, whatever the file."""
+    columns = {"a": np.arange(60.0), column: LABELS}
+    of_parquet = load(write_table(tmp_path / "d.parquet", columns)).train
+    rows = "".join(f"{number},{label}\n" for number, label in enumerate(LABELS))
+    (tmp_path / "d.csv").write_text(f"a,{column}\n{rows}")
+    assert of_parquet.content_hash() == load(tmp_path / "d.csv").train.content_hash()
+
+
 def test_parquet_lists_and_text_labels(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     words = np.array(["<b>", "a\nb", "c"])[LABELS].tolist()
@@ -313,10 +323,11 @@ def numbers(**changes):
 
 
 BAD_TABLES = {
-    "no label": ({"a": [1.0], "goal": [0]}, "no label column. Found: a, goal. Expected"),
-    "two labels": (numbers(y=LABELS), "more than one label column"),
+    "no label": ({"a": [1.0], "goal": [0]}, "needs one column named label .*'a, goal'"),
+    "two labels": (numbers(y=LABELS), "label and y are 2, rename"),
+    "two spellings": (numbers(Label=LABELS), "label and Label are 2, rename"),
     "two images": ({"img": [b""], "image": [b""], "label": [0]}, "more than one image column"),
-    "no inputs": ({"label": LABELS}, "no inputs"),
+    "no inputs": ({"label": LABELS}, "and others beside it"),
     "no rows": ({"a": np.zeros(0), "label": np.zeros(0, dtype=int)}, "no rows"),
     "text column": (numbers(b=["x"] * 60), "'b' holds string"),
     "missing value": (numbers(b=[None] + [1.0] * 59), "'b' misses 1 values"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nonvacuous.data.convert import LABEL_COLUMNS, label_column
+from nonvacuous.data.convert import label_column
 from nonvacuous.data.examples import Dataset, Examples
 from nonvacuous.data.files import check_unpacked
 from nonvacuous.data.readers.pictures import (
@@ -32,9 +32,10 @@ def read_parquet(
 ) -> Examples:
     """Examples from one parquet file or several shards of one table.
 
-    The label column is called label, labels, y, target or class. The inputs are an image column
-    (img or image: encoded bytes, or a structure with a field `bytes`, as on the public hubs), one
-    column of lists of equal length, or otherwise all remaining columns, which must be numbers.
+    The label column is called label, labels, y, target or class, in capitals or not. The inputs are
+    an image column (img or image: encoded bytes, or a structure with a field `bytes`, as on the
+    public hubs), one column of lists of equal length, or otherwise all remaining columns, which
+    must be numbers.
     """
     files = [Path(paths)] if isinstance(paths, (str, Path)) else [Path(path) for path in paths]
     if not files:
@@ -75,7 +76,7 @@ def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | No
     columns = table.column_names
     if len(set(columns)) != len(columns):
         raise BadInput(f"{path} has two columns of the same name; rename one: {_listed(columns)}")
-    label = _only(columns, LABEL_COLUMNS, path=path, what="label")
+    label = columns[label_column(columns, where=str(path))]
     if table.num_rows == 0:
         raise BadInput(f"{path} has no rows")
     missing = table.column(label).null_count
@@ -87,29 +88,20 @@ def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | No
         kind = table.schema.field(label).type
         raise BadInput(f"{path}, column {label!r}: labels of type {kind}; give numbers or text")
     names = _hub_names(table.schema.metadata, label)
-    if any(column in columns for column in _IMAGE_COLUMNS):
-        image_column = _only(columns, _IMAGE_COLUMNS, path=path, what="image")
+    images = [column for column in _IMAGE_COLUMNS if column in columns]
+    if len(images) > 1:
+        raise BadInput(
+            f"{path} has more than one image column. Found: {_listed(columns)}. Expected one "
+            f"column named {' or '.join(_IMAGE_COLUMNS)}; rename it"
+        )
+    if images:
+        column, where = table.column(images[0]), f"{path}, column {images[0]!r}"
         inputs = cached_images(
-            path,
-            count=table.num_rows,
-            decode=lambda: _decode(
-                table.column(image_column), where=f"{path}, column {image_column!r}"
-            ),
+            path, count=table.num_rows, decode=lambda: _decode(column, where=where)
         )
     else:
         inputs = _numbers(table, [column for column in columns if column != label], path)
     return inputs, labels, names
-
-
-def _only(columns: Sequence[str], wanted: Sequence[str], *, path: Path, what: str) -> str:
-    present = [column for column in wanted if column in columns]
-    if len(present) != 1:
-        reason = "more than one" if present else "no"
-        raise BadInput(
-            f"{path} has {reason} {what} column. Found: {_listed(columns)}. Expected one column "
-            f"named {' or '.join(wanted)}; rename it"
-        )
-    return present[0]
 
 
 def _hub_names(metadata: dict[bytes, bytes] | None, label: str) -> tuple[str, ...] | None:
@@ -142,8 +134,6 @@ def _decode(column: Any, *, where: str) -> np.ndarray:
 
 def _numbers(table: Any, columns: Sequence[str], path: Path) -> np.ndarray:
     arrow: Any = optional_package("pyarrow", purpose="reading parquet")
-    if not columns:
-        raise BadInput(f"{path} has a label column but no inputs")
     kind = table.column(columns[0]).type
     is_list = arrow.types.is_list(kind) or arrow.types.is_fixed_size_list(kind)
     if len(columns) == 1 and is_list:
