@@ -7,9 +7,16 @@ import pytest
 import torch
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation import filters
-from nonvacuous.interpolation.features import Standardizer, accumulate_distances, features_of
-from nonvacuous.interpolation.filters import _halves, gabor_features, gabor_filters, random_patches
+from nonvacuous.interpolation import features as filters
+from nonvacuous.interpolation.features import (
+    Standardizer,
+    _halves,
+    accumulate_distances,
+    features_of,
+    gabor_features,
+    gabor_filters,
+    random_patches,
+)
 
 
 def images(count: int = 30, channels: int = 3, side: int = 12, seed: int = 0) -> torch.Tensor:

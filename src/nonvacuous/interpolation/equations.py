@@ -24,26 +24,35 @@ _MOST_REFINEMENTS = 20
 _PROGRESS = 0.5
 
 
-@dataclass(frozen=True)
-class Solution:
-    """Coefficients and how good they are.
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """What it took to solve the equations, and how well it went.
 
-    coefficients   (points, columns) float64
-    fitted         K times the coefficients, computed afresh in float64
-    residual       max |K a − y|
     refinements    the residual before refinement and after each step of it
-    plan           what was done in the end
-    pivots         None with conjugate gradients
+    iterations     of conjugate gradients, where they were needed
+    plan           method, precision, place and sizes, as in the end
+    pivots         the smallest pivot and its point; None with conjugate gradients
+    warnings       sentences worth reading: repeated points, near-singular, not converged
     """
 
-    coefficients: Tensor
-    fitted: Tensor
-    residual: float
     refinements: tuple[float, ...]
     iterations: int
     plan: Plan
     pivots: Pivots | None
     warnings: tuple[str, ...]
+
+    @property
+    def residual(self) -> float:
+        """max |f(x_i) − y_i| over everything, computed afresh in float64."""
+        return self.refinements[-1]
+
+
+@dataclass(frozen=True, eq=False)
+class Solution(Solved):
+    """Coefficients, (points, columns) float64, and K times them, computed afresh in float64."""
+
+    coefficients: Tensor
+    fitted: Tensor
 
 
 def solve_equations(
@@ -167,9 +176,7 @@ def _refined(
             "passes near the values, not through them. The kernel matrix is near-singular; take a "
             "narrower kernel (a larger gamma) or laplace"
         )
-    return Solution(
-        coefficients, fitted, residual, tuple(history), iterations, plan, pivots, tuple(warnings)
-    )
+    return Solution(tuple(history), iterations, plan, pivots, tuple(warnings), coefficients, fitted)
 
 
 def _by_iteration(
@@ -192,10 +199,8 @@ def _by_iteration(
             f"{done.residual:.1e}, above the tolerance {tolerance:g}: this is NOT an interpolant "
             "yet. Allow more iterations, or take a narrower kernel (a larger gamma)",
         )
-    return Solution(
-        done.solution, targets - done.remainder, done.residual, (done.residual,), done.iterations,
-        plan, None, warnings,
-    )  # fmt: skip
+    fitted = targets - done.remainder
+    return Solution((done.residual,), done.iterations, plan, None, warnings, done.solution, fitted)
 
 
 def _multiplier(gram: Gram, progress: Progress | None, phase: str) -> Callable[[Tensor], Tensor]:

@@ -1,4 +1,8 @@
-"""Features: what a kernel gets to see of an image. None of them looks at a label.
+"""Features: what a kernel gets to see of an image. None of them is trained, none looks at a label.
+
+A Gabor bank, and random patches of the data after Coates and Ng: patches are normalized and
+whitened; some of them, with unit norm, become filters; their answers pass a rectifier to both
+sides, max(±z − 0.25, 0), and are summed over four quarters of the image.
 
 Squared distances add up over coordinates. So where points have more coordinates than memory can
 hold, features are made some at a time, standardized, counted into the distances and forgotten.
@@ -6,15 +10,219 @@ hold, features are made some at a time, standardized, counted into the distances
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nonvacuous.errors import BadInput, Unrecognized
-from nonvacuous.interpolation.filters import GABOR, gabor_features, random_patches, tensor_cores
+
+#: Filter size, width of the bell (sigma) and wavelength, in pixels.
+SCALES = ((9, 2.0, 5.0), (13, 3.2, 8.0))
+ORIENTATIONS = 8
+POOL = 4
+
+
+GABOR = f"Gabor bank, {ORIENTATIONS} orientations x {len(SCALES)} scales"
+_IMAGES_AT_ONCE = 500
+
+
+def gabor_features(images: Tensor) -> Tensor:
+    """Maps (images, channels, height, width) to (images, features); nothing in it is learned."""
+    if images.ndim != 4:
+        raise BadInput(
+            f"the Gabor bank needs images of shape (images, channels, height, width), not "
+            f"{tuple(images.shape)}; take raw features for other data"
+        )
+    if min(images.shape[2:]) < POOL:
+        raise BadInput(
+            f"images of {images.shape[2]} x {images.shape[3]} pixels are smaller than the "
+            f"{POOL} x {POOL} squares that are averaged; take raw features"
+        )
+    return torch.cat([_magnitudes(part) for part in images.float().split(_IMAGES_AT_ONCE)])
+
+
+def _magnitudes(images: Tensor) -> Tensor:
+    # Every channel is an image of its own.
+    planes = images.reshape(-1, 1, *images.shape[2:])
+    parts = []
+    for size, sigma, wavelength in SCALES:
+        even, odd = gabor_filters(size, sigma, wavelength, ORIENTATIONS)
+        filters = torch.cat([even, odd])[:, None].to(planes)
+        answers = F.conv2d(planes, filters, padding=size // 2)
+        first, second = answers.chunk(2, dim=1)
+        magnitude = (first.square() + second.square()).sqrt()
+        parts.append(F.avg_pool2d(magnitude, POOL))
+    return torch.cat(parts, 1).reshape(len(images), -1)
+
+
+def gabor_filters(
+    size: int, sigma: float, wavelength: float, orientations: int
+) -> tuple[Tensor, Tensor]:
+    """Even and odd filters (orientations, size, size): a wave under a bell, of unit norm."""
+    middle = (size - 1) / 2
+    line = torch.arange(size, dtype=torch.float64) - middle
+    down, across = torch.meshgrid(line, line, indexing="ij")
+    bell = torch.exp(-(down.square() + across.square()) / (2 * sigma**2))
+    even, odd = [], []
+    for step in range(orientations):
+        angle = math.pi * step / orientations
+        along = (across * math.cos(angle) + down * math.sin(angle)) * (2 * math.pi / wavelength)
+        cosine = bell * along.cos()
+        # An even wave under a bell has a mean, which would answer to brightness.
+        cosine = cosine - bell * (cosine.sum() / bell.sum())
+        sine = bell * along.sin()
+        even.append(cosine / cosine.norm())
+        odd.append(sine / sine.norm())
+    return torch.stack(even).float(), torch.stack(odd).float()
+
+
+@contextmanager
+def tensor_cores() -> Iterator[None]:
+    """Within this block float32 products on a GPU may round their factors to eleven bits.
+
+    Features stay a fixed function of the image, which is all that is asked of them. Where the
+    factors have eleven bits to begin with (float16), products are exact.
+    """
+    switch = torch.backends.cuda.matmul
+    before = switch.allow_tf32
+    switch.allow_tf32 = True
+    try:
+        yield
+    finally:
+        switch.allow_tf32 = before
+
+
+PATCH = 6
+THRESHOLD = 0.25
+#: Added to the variance of a patch, of pixels between 0 and 255.
+VARIANCE = 10.0
+#: Added to the eigenvalues in whitening.
+WHITENING = 0.1
+SAMPLED = 100_000
+_ACTIVATIONS = {"cpu": 2**25, "cuda": 2**30}
+
+
+@dataclass(frozen=True, eq=False)
+class RandomPatches:
+    """Filters on normalized patches, with whitening already multiplied into them.
+
+    weights   (coordinates of a patch, filters)
+    offsets   (filters,): what whitening subtracts
+    """
+
+    weights: Tensor
+    offsets: Tensor
+
+    @property
+    def filters(self) -> int:
+        return self.weights.shape[1]
+
+    @property
+    def description(self) -> str:
+        return f"{self.filters:,} random {PATCH} x {PATCH} patches as filters"
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """All features, (images, 8 x filters); for many filters see :meth:`chunks`."""
+        return torch.cat([part for _, part in self.chunks(images, filters=1000)], 1)
+
+    def chunks(self, images: Tensor, *, filters: int) -> Iterator[tuple[int, Tensor]]:
+        """Features of so many filters at a time, with the number of filters done so far."""
+        for start in range(0, self.filters, filters):
+            stop = min(start + filters, self.filters)
+            yield stop, self._some(images, slice(start, stop))
+
+    def _some(self, images: Tensor, chosen: slice) -> Tensor:
+        weights = self.weights[:, chosen].to(images.device)
+        offsets = self.offsets[chosen].to(images.device)
+        both = torch.cat([weights, -weights], 1)
+        shift = torch.cat([offsets, -offsets]) - THRESHOLD
+        height, width = (side - PATCH + 1 for side in images.shape[2:])
+        quarters = _quarters(height, width).to(images.device)
+        each = height * width * both.shape[1]
+        at_once = max(1, _ACTIVATIONS.get(images.device.type, 2**27) // each)
+        summed = []
+        with tensor_cores():
+            for some in images.split(at_once):
+                patches = _normalized(_patches(some))
+                answers = torch.addmm(shift, patches, both).relu_()
+                grouped = answers.view(len(some), height * width, -1)
+                summed.append(torch.matmul(quarters, grouped).reshape(len(some), -1))
+        return torch.cat(summed)
+
+
+def random_patches(
+    images: Tensor, *, filters: int, seed: int = 0, sampled: int = SAMPLED
+) -> RandomPatches:
+    """Draw patches from images with values in [0, 1] and make filters of some of them."""
+    if images.ndim != 4 or min(images.shape[2:]) <= PATCH:
+        raise BadInput(
+            f"random patches of {PATCH} x {PATCH} pixels need images (images, channels, height, "
+            f"width) larger than that, not {tuple(images.shape)}; take raw features"
+        )
+    if not 1 <= filters <= sampled:
+        raise BadInput(f"filters must be between 1 and {sampled:,}, not {filters}")
+    generator = torch.Generator().manual_seed(seed)
+    whole = images.detach().cpu()
+    count, channels, height, width = whole.shape
+    which = torch.randint(count, (sampled,), generator=generator)
+    top = torch.randint(height - PATCH + 1, (sampled,), generator=generator)
+    left = torch.randint(width - PATCH + 1, (sampled,), generator=generator)
+    steps = torch.arange(PATCH)
+    rows = (top[:, None] + steps)[:, None, :, None]
+    columns = (left[:, None] + steps)[:, None, None, :]
+    drawn = whole[which[:, None, None, None], torch.arange(channels)[:, None, None], rows, columns]
+    patches = _normalized(drawn.reshape(sampled, -1).float()).double()
+    mean = patches.mean(0)
+    values, vectors = torch.linalg.eigh((patches - mean).T @ (patches - mean) / (sampled - 1))
+    whitening = (vectors / (values.clamp(min=0) + WHITENING).sqrt()) @ vectors.T
+    # Flat patches make no filter: nothing in them has a direction.
+    contrast = patches.square().sum(1)
+    usable = torch.nonzero(contrast > 1e-3 * contrast.median().clamp(min=1e-12))[:, 0]
+    if len(usable) < filters:
+        raise BadInput(
+            f"only {len(usable)} of {sampled} random patches are not flat, but {filters} filters "
+            "are wanted: the images are almost constant. Take fewer filters, or raw features"
+        )
+    order = usable[torch.randperm(len(usable), generator=generator)[:filters]]
+    chosen = (patches[order] - mean) @ whitening
+    chosen /= chosen.norm(dim=1, keepdim=True)
+    weights = whitening @ chosen.T
+    return RandomPatches(weights.float(), (-(mean @ weights)).float())
+
+
+def _patches(images: Tensor) -> Tensor:
+    """(images x positions, coordinates of a patch)."""
+    columns = F.unfold(images.float(), PATCH)
+    return columns.transpose(1, 2).reshape(-1, columns.shape[1])
+
+
+def _normalized(patches: Tensor) -> Tensor:
+    """Mean zero and about unit variance; the constant belongs to pixels between 0 and 255."""
+    scaled = patches * 255
+    centered = scaled - scaled.mean(1, keepdim=True)
+    variance = centered.square().sum(1, keepdim=True) / (patches.shape[1] - 1)
+    return centered / (variance + VARIANCE).sqrt()
+
+
+def _quarters(height: int, width: int) -> Tensor:
+    """(4, positions): which positions each of four overlapping quarters sums over."""
+    masks = torch.zeros(4, height, width)
+    for mask, (top, left) in zip(masks, product(_halves(height), _halves(width)), strict=True):
+        mask[top, left] = 1
+    return masks.flatten(1)
+
+
+def _halves(length: int) -> tuple[slice, slice]:
+    # 27 positions: 14 from position 0, and 14 from position 13.
+    pool, stride = length // 2 + 1, max(1, length // 2)
+    return slice(0, pool), slice(min(stride, length - 1), stride + pool)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,33 +318,25 @@ def accumulate_distances(chunks: Iterable[Tensor], *, train: int) -> tuple[Tenso
              of the rounded features, exactly but for float32 sums
     Returns both matrices and the number of features; constant features count as none.
     """
-    among: Tensor | None = None
-    across: Tensor | None = None
-    norms: Tensor | None = None
-    counted = 0
+    distances: Tensor | None = None
+    norms, counted = torch.zeros((), dtype=torch.float64), 0
     for chunk in chunks:
         standardize = Standardizer(chunk[:train])
         features = standardize(chunk).half().float()
         counted += standardize.varying
-        if among is None or across is None or norms is None:
-            others = len(features) - train
-            among = torch.zeros(train, train, device=features.device)
-            across = torch.zeros(others, train, device=features.device)
-            norms = torch.zeros(len(features), dtype=torch.float64, device=features.device)
-        norms += features.square().sum(1, dtype=torch.float64)
+        if distances is None:
+            distances = torch.zeros(len(features), train, device=features.device)
+        norms = norms + features.square().sum(1, dtype=torch.float64)
         with tensor_cores():
             base = features[:train].T
-            for target, rows in ((among, features[:train]), (across, features[train:])):
-                for start in range(0, len(rows), _ROWS):
-                    part = rows[start : start + _ROWS]
-                    target[start : start + _ROWS].addmm_(part, base, alpha=-2)
-    if among is None or across is None or norms is None:
+            for part, rows in zip(distances.split(_ROWS), features.split(_ROWS), strict=True):
+                part.addmm_(rows, base, alpha=-2)
+    if distances is None:
         raise BadInput("no features were given; at least one chunk of them is needed")
-    for target, rows in ((among, norms[:train]), (across, norms[train:])):
-        for start in range(0, len(target), _ROWS):
-            part = target[start : start + _ROWS]
-            part += (rows[start : start + _ROWS, None] + norms[:train]).float()
-            part.clamp_(min=0)
+    for part, own in zip(distances.split(_ROWS), norms.split(_ROWS), strict=True):
+        part += (own[:, None] + norms[:train]).float()
+        part.clamp_(min=0)
+    among, across = distances[:train], distances[train:]
     _make_symmetric(among)
     among.fill_diagonal_(0)
     return among, across, counted

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation import checks
-from nonvacuous.interpolation.cholesky import Pivots
-from nonvacuous.interpolation.equations import solve_equations
+from nonvacuous.interpolation.equations import Solved, solve_equations
 from nonvacuous.interpolation.kernels import (
     DistanceGram,
     Gram,
@@ -32,33 +31,19 @@ from nonvacuous.interpolation.plan import Limits, Method, Plan, Precision, make_
 from nonvacuous.progress import Progress, Reporter
 
 _PREDICTED_AT_ONCE = 1000
-#: What a solution and the interpolant made of it say alike.
-_MEASURED = ("residual", "refinements", "iterations", "pivots", "plan")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Interpolant:
+class Interpolant(Solved):
     """The function f = Σ a_i k(x_i, ·) of smallest norm with f(x_i) = y_i.
 
     coefficients   a, one array (points,) or (points, outputs) for each name
     norms          √tr(aᵀ K a) for each name: the norm in the kernel's space of functions
-    residual       max |f(x_i) − y_i| over everything, computed afresh in float64
-    refinements    that residual before refinement and after each step of it
-    iterations     of conjugate gradients, where they were needed
-    pivots         the smallest pivot and its point; None with conjugate gradients
-    plan           method, precision, place and sizes
-    warnings       sentences worth reading: repeated points, near-singular, not converged
     """
 
     kernel: Kernel
     coefficients: Mapping[str, np.ndarray]
     norms: Mapping[str, float]
-    residual: float
-    refinements: tuple[float, ...]
-    iterations: int
-    pivots: Pivots | None
-    plan: Plan
-    warnings: tuple[str, ...]
     _gram: Gram
     _kept: np.ndarray
 
@@ -258,14 +243,10 @@ def _solved(
         coefficients[name].setflags(write=False)
         norms[name] = math.sqrt(max(0.0, float(squares[columns].sum())))
     return Interpolant(
-        kernel=gram.kernel,
-        coefficients=MappingProxyType(coefficients),
-        norms=MappingProxyType(norms),
-        **{name: getattr(solution, name) for name in _MEASURED},
-        warnings=(*warnings, *solution.warnings),
-        _gram=gram,
-        _kept=kept,
-    )
+        solution.refinements, solution.iterations, solution.plan, solution.pivots,
+        (*warnings, *solution.warnings), gram.kernel, MappingProxyType(coefficients),
+        MappingProxyType(norms), gram, kept,
+    )  # fmt: skip
 
 
 def one_hot(labels: Any, classes: int | None = None) -> np.ndarray:

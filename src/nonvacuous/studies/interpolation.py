@@ -21,8 +21,8 @@ from nonvacuous.interpolation.features import (
     accumulate_distances,
     features_of,
     parse_features,
+    random_patches,
 )
-from nonvacuous.interpolation.filters import random_patches
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
 from nonvacuous.interpolation.plan import Method, Precision
 from nonvacuous.interpolation.solve import Interpolant, interpolate, interpolate_distances, one_hot
