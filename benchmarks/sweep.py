@@ -29,7 +29,8 @@ from typing import Any
 from provenance import RESULTS, write_result
 
 from nonvacuous.files import write_atomically
-from nonvacuous.study.engine import Engine, run_sweep
+from nonvacuous.study.engine import Driver, Engine
+from nonvacuous.study.folder import SweepFolder
 from nonvacuous.study.local import LocalEngine
 from nonvacuous.study.runs import Run, figures_of
 from nonvacuous.study.sweep import Sweep, sweep_of
@@ -60,17 +61,17 @@ def engine_figures(make: Callable[[], Engine], cells: int, folder: Path) -> dict
     """Start: until the first of a few cells is done. Then the rest, timed from there."""
     begun = time.perf_counter()
     marks: list[tuple[float, int]] = []
-    summary = run_sweep(
+    summary = Driver(
         plan(cells),
-        folder,
-        engine=make(),
+        SweepFolder(folder),
+        make(),
         progress=lambda _phase, done, _total, _message: marks.append((time.perf_counter(), done)),
-    )
+    ).run()
     assert summary.done == cells, summary
     first = next((moment, done) for moment, done in marks if done >= PROCESSES * 2)
     per_cell = (marks[-1][0] - first[0]) / (cells - first[1])
     again = time.perf_counter()
-    resumed = run_sweep(plan(cells), folder, engine=LocalEngine(jobs=1))
+    resumed = Driver(plan(cells), SweepFolder(folder), LocalEngine(jobs=1)).run()
     assert resumed.computed == 0
     return {
         "start_seconds": round(first[0] - begun, 3),

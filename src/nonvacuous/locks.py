@@ -59,7 +59,9 @@ class Lock:
         if numbers and not _is_dead(_file(folder, numbers[-1]), claim):
             return None
         number = numbers[-1] + 1 if numbers else 1
-        record = {**_myself(), "session": claim.session, "attempt": claim.attempt}
+        pid = os.getpid()
+        record = {"machine": machine(), "host": socket.gethostname(), "pid": pid}
+        record |= {"started": _start_of(pid), "session": claim.session, "attempt": claim.attempt}
         try:
             taken = create_once(_file(folder, number), json.dumps(record).encode())
         except FileNotFoundError:
@@ -163,11 +165,6 @@ def _age(path: Path) -> float:
     finally:
         with contextlib.suppress(OSError):
             probe.unlink()
-
-
-def _myself() -> dict[str, Any]:
-    pid, host = os.getpid(), socket.gethostname()
-    return {"machine": machine(), "host": host, "pid": pid, "started": _start_of(pid)}
 
 
 def _start_of(pid: int) -> str | None:

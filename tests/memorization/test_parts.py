@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from torch import nn
 
 from nonvacuous.errors import BadInput
-from nonvacuous.memorization import check_lemma, fixed_point, load, memorize, what_it_does_not_say
+from nonvacuous.memorization import check_lemma, load, memorize, projection, what_it_does_not_say
 from nonvacuous.memorization.construction import construct, hidden_widths, stored_weights
 from nonvacuous.memorization.networks import MemorizingNetwork, class_head, nearest_class
 from tests.examples import some
@@ -39,8 +39,8 @@ def test_sums_of_limbs_are_exact(rows, seed):
     weights = generator.integers(-(2**28) + 1, 2**28, size=rows.shape[1])
     weights[0] = 2**28 - 1
     exponents = generator.integers(-40, 40, size=rows.shape[1])
-    lowest = fixed_point.lowest_digit(rows, exponents)
-    found = fixed_point.wide_sums(rows, weights, exponents, lowest=lowest)
+    lowest = projection.lowest_digit(rows, exponents)
+    found = projection.wide_sums(rows, weights, exponents, lowest=lowest)
     for row, total in zip(rows, found, strict=True):
         exact = sum(
             Fraction(value) * weight * Fraction(2) ** exponent
@@ -53,7 +53,7 @@ def test_sums_of_limbs_are_exact(rows, seed):
 
 @given(hnp.arrays(np.float64, (3, 4), elements=ANY))
 def test_the_scan_bounds_what_it_says(rows):
-    found = fixed_point.scan(rows)
+    found = projection.scan(rows)
     for row in rows.tolist():
         for value, exponent in zip(row, found.exponents.tolist(), strict=True):
             assert abs(Fraction(value)) < Fraction(2) ** exponent or value == 0
@@ -66,11 +66,11 @@ def test_the_scan_bounds_what_it_says(rows):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_pixels_are_recognized_and_nothing_else_is(dtype):
     every = (np.arange(256) / dtype(255)).astype(dtype)[:, None]
-    assert fixed_point.pixel_grid(every) == 255
-    assert fixed_point.to_pixels(every, 255)[:, 0].tolist() == list(range(256))
+    assert projection.pixel_grid(every) == 255
+    assert projection.to_pixels(every, 255)[:, 0].tolist() == list(range(256))
     for other in (every + dtype(1e-3), -every, every * 2, np.nextafter(every, dtype(2))):
-        assert fixed_point.pixel_grid(other.astype(dtype)) is None
-    assert fixed_point.pixel_grid(every.astype(np.float16)) is None
+        assert projection.pixel_grid(other.astype(dtype)) is None
+    assert projection.pixel_grid(every.astype(np.float16)) is None
 
 
 def test_data_of_another_scale_are_read_like_the_ones_memorized():

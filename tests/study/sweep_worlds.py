@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nonvacuous.study.engine import Driver, Summary
+from nonvacuous.study.folder import SweepFolder
 from nonvacuous.study.sweep import Sweep, sweep_of
 
 #: Written into a folder of its own: workers import it by name, as they do a user's.
@@ -56,16 +58,21 @@ DRIVER = """
 import json, sys
 from dataclasses import asdict
 from nonvacuous.study.sweep import sweep_of
-from nonvacuous.study.engine import run_sweep
+from nonvacuous.study.engine import Driver
+from nonvacuous.study.folder import SweepFolder
 
 record, folder, engine, options = (json.loads(word) for word in sys.argv[1:])
 if engine == "ray":
     from nonvacuous.study.cluster import RayEngine as Engine
 else:
     from nonvacuous.study.local import LocalEngine as Engine
-summary = run_sweep(sweep_of(record), folder, engine=Engine(**options))
+summary = Driver(sweep_of(record), SweepFolder(folder), Engine(**options)).run()
 print(json.dumps(asdict(summary)))
 """
+
+
+def run_sweep(sweep: Sweep, folder: str, **how: Any) -> Summary:
+    return Driver(sweep, SweepFolder(folder), **how).run()
 
 
 def write_module(folder: Path, name: str) -> str:

@@ -15,7 +15,6 @@ import pytest
 
 from nonvacuous.errors import BadInput
 from nonvacuous.locks import Claim, Lock, is_held, machine
-from nonvacuous.study.engine import run_sweep
 from nonvacuous.study.folder import SweepFolder
 from nonvacuous.study.local import LocalEngine
 from nonvacuous.study.runs import read_runs
@@ -42,7 +41,7 @@ def one() -> LocalEngine:
 def test_every_cell_gets_a_folder_with_its_result(here: Path) -> None:
     run = worlds.write_module(here, "cells_a")
     told: list[tuple[int, int]] = []
-    summary = run_sweep(
+    summary = worlds.run_sweep(
         worlds.plan(run, VALUES),
         "s",
         engine=one(),
@@ -63,8 +62,8 @@ def test_every_cell_gets_a_folder_with_its_result(here: Path) -> None:
 @pytest.mark.slow
 def test_two_processes_find_what_one_finds(here: Path) -> None:
     run = worlds.write_module(here, "cells_b")
-    run_sweep(worlds.plan(run, VALUES), "one", engine=one())
-    run_sweep(worlds.plan(run, VALUES[::-1]), "two", engine=LocalEngine(jobs=2))
+    worlds.run_sweep(worlds.plan(run, VALUES), "one", engine=one())
+    worlds.run_sweep(worlds.plan(run, VALUES[::-1]), "two", engine=LocalEngine(jobs=2))
     assert worlds.results(here / "one") == worlds.results(here / "two")
     seeds = [run.seed for run in read_runs("one")]
     assert len(set(seeds)) == len(VALUES)
@@ -74,7 +73,7 @@ def test_a_failed_cell_is_recorded_and_stops_nothing(here: Path) -> None:
     run = worlds.write_module(here, "cells_c")
     lines: list[str] = []
     values = [1, "bad", "mended", 2]
-    summary = run_sweep(worlds.plan(run, values), "s", engine=one(), say=lines.append)
+    summary = worlds.run_sweep(worlds.plan(run, values), "s", engine=one(), say=lines.append)
     assert (summary.done, summary.failed) == (2, 2)
     assert sorted(failure.message for failure in summary.failures) == [
         "not mended yet",
@@ -88,10 +87,10 @@ def test_a_failed_cell_is_recorded_and_stops_nothing(here: Path) -> None:
     assert record["settings"] == {"value": "bad"}
 
     # Without being told to, the next call leaves the failed ones alone.
-    summary = run_sweep(worlds.plan(run, values), "s", engine=one())
+    summary = worlds.run_sweep(worlds.plan(run, values), "s", engine=one())
     assert (summary.failed, summary.computed) == (2, 0)
     (here / "s/mended").touch()
-    summary = run_sweep(worlds.plan(run, values), "s", engine=one(), retry_failed=True)
+    summary = worlds.run_sweep(worlds.plan(run, values), "s", engine=one(), retry_failed=True)
     assert (summary.done, summary.failed, summary.computed) == (3, 1, 2)
     (folder,) = (here / "s").glob("cells/value=mended*")
     assert (folder / "result.json").exists() and not (folder / "error.json").exists()
@@ -99,8 +98,8 @@ def test_a_failed_cell_is_recorded_and_stops_nothing(here: Path) -> None:
 
 def test_a_grid_may_grow(here: Path) -> None:
     run, log = worlds.write_module(here, "cells_d"), str(here / "log")
-    run_sweep(worlds.plan(run, [1, 2], log=log), "s", engine=one())
-    summary = run_sweep(worlds.plan(run, [1, 2, 3], log=log), "s", engine=one())
+    worlds.run_sweep(worlds.plan(run, [1, 2], log=log), "s", engine=one())
+    summary = worlds.run_sweep(worlds.plan(run, [1, 2, 3], log=log), "s", engine=one())
     assert (summary.cells, summary.computed) == (3, 1)
     assert worlds.begun(here / "log") == ["1", "2", "3"]
     # Another way to write the same cells: their names would be others, the cells are the same.
@@ -111,7 +110,7 @@ def test_a_grid_may_grow(here: Path) -> None:
             "cells": [{"value": value, "log": log} for value in (1, 2, 3)],
         }
     )
-    assert run_sweep(moved, "s", engine=one()).computed == 0
+    assert worlds.run_sweep(moved, "s", engine=one()).computed == 0
 
 
 @pytest.mark.slow
@@ -119,7 +118,7 @@ def test_a_cell_that_kills_its_process_fails_and_the_others_end(here: Path) -> N
     run, log = worlds.write_module(here, "cells_e"), here / "log"
     values = [1, 2, "deadly", 3, 4, 5]
     plan = worlds.plan(run, values, log=str(log), sleep=0.05)
-    summary = run_sweep(plan, "s", engine=LocalEngine(jobs=2))
+    summary = worlds.run_sweep(plan, "s", engine=LocalEngine(jobs=2))
     assert (summary.done, summary.failed) == (5, 1)
     assert summary.failures[0].name.startswith("value=deadly")
     assert "killed 3 times" in summary.failures[0].message
@@ -153,7 +152,9 @@ def test_a_killed_driver_goes_on_where_it_stopped(here: Path) -> None:
     counts = Counter(worlds.begun(log))
     for content in before.values():
         assert counts[str(json.loads(content)["settings"]["value"])] == 1
-    run_sweep(worlds.plan(run, [*range(10), "bad"], log=str(log), sleep=0.15), "t", engine=one())
+    worlds.run_sweep(
+        worlds.plan(run, [*range(10), "bad"], log=str(log), sleep=0.15), "t", engine=one()
+    )
     assert worlds.results(here / "s") == worlds.results(here / "t")
 
 
@@ -171,26 +172,26 @@ def test_two_drivers_share_a_sweep(here: Path) -> None:
 def test_settings_that_do_not_fit_are_told_before_anything_is_computed(here: Path) -> None:
     worlds.write_module(here, "cells_h")
     with pytest.raises(BadInput, match="missing a required argument: 'two'"):
-        run_sweep(
+        worlds.run_sweep(
             sweep_of({"command": {"run": "cells_h:takes_two"}, "fixed": {"one": 1}}),
             "s",
             engine=one(),
         )
     with pytest.raises(BadInput, match="nothing called absent"):
-        run_sweep(sweep_of({"command": {"run": "cells_h:absent"}}), "s", engine=one())
+        worlds.run_sweep(sweep_of({"command": {"run": "cells_h:absent"}}), "s", engine=one())
     with pytest.raises(BadInput, match="cannot be imported"):
-        run_sweep(sweep_of({"command": {"run": "no_such_module:f"}}), "s", engine=one())
+        worlds.run_sweep(sweep_of({"command": {"run": "no_such_module:f"}}), "s", engine=one())
     assert not (here / "s").exists()
 
 
 def test_a_foreign_folder_is_left_alone(here: Path) -> None:
     run = worlds.write_module(here, "cells_i")
     with pytest.raises(BadInput, match="not empty and holds no sweep"):
-        run_sweep(worlds.plan(run, [1]), here, engine=one())
-    run_sweep(worlds.plan(run, [1]), "s", engine=one())
+        worlds.run_sweep(worlds.plan(run, [1]), here, engine=one())
+    worlds.run_sweep(worlds.plan(run, [1]), "s", engine=one())
     other = sweep_of({"command": {"run": "cells_i:takes_two"}, "fixed": {"one": 1, "two": 2}})
     with pytest.raises(BadInput, match="holds a sweep of cells_i:cell"):
-        run_sweep(other, "s", engine=one())
+        worlds.run_sweep(other, "s", engine=one())
 
 
 class TestLocks:
@@ -277,8 +278,8 @@ def test_cells_see_no_gpu_unless_they_were_promised_one(
         "import os\ndef f():\n    return {'seen': os.environ['CUDA_VISIBLE_DEVICES']}\n"
     )
     plan = sweep_of({"command": {"run": "cells_gpu:f"}})
-    run_sweep(plan, "without", engine=one())
-    run_sweep(plan, "with", engine=LocalEngine(jobs=1, gpus_per_task=0.5))
+    worlds.run_sweep(plan, "without", engine=one())
+    worlds.run_sweep(plan, "with", engine=LocalEngine(jobs=1, gpus_per_task=0.5))
     assert [r["seen"] for r in worlds.results(here / "without").values()] == [""]
     assert [r["seen"] for r in worlds.results(here / "with").values()] == ["5"]
 
@@ -286,7 +287,7 @@ def test_cells_see_no_gpu_unless_they_were_promised_one(
 def test_a_lock_that_was_left_on_an_ended_cell_goes(here: Path) -> None:
     run = worlds.write_module(here, "cells_j")
     plan = worlds.plan(run, [1])
-    run_sweep(plan, "s", engine=one())
+    worlds.run_sweep(plan, "s", engine=one())
     folder = here / "s/cells" / plan.cells[0].name
     (folder / ".lock.1").write_text(json.dumps({"machine": machine(), "pid": 2**22 + 1}))
     before = worlds.ended(here / "s")

@@ -23,7 +23,6 @@ import pytest
 from nonvacuous.cli.app import main
 from nonvacuous.locks import Claim
 from nonvacuous.study.cluster import deposit, run_anywhere
-from nonvacuous.study.engine import run_sweep
 from nonvacuous.study.local import LocalEngine
 from nonvacuous.study.sweep import sweep_of
 from nonvacuous.study.worker import Task
@@ -230,7 +229,7 @@ def test_a_worker_that_does_not_see_the_folder_sends_the_files(
     monkeypatch.syspath_prepend(str(tmp_path))
     run = worlds.write_module(tmp_path, "cells_sent")
     plan = worlds.plan(run, [1, "bad"])
-    run_sweep(plan, "here", engine=LocalEngine(jobs=1))
+    worlds.run_sweep(plan, "here", engine=LocalEngine(jobs=1))
     for cell in plan.cells:
         target = tmp_path / "driver/cells" / cell.name
         task = Task(cell, run, str(target), Claim("session"), here=str(tmp_path))

@@ -14,13 +14,10 @@ from nonvacuous.bounds.budget import *
 from nonvacuous.bounds.capacity import *
 from nonvacuous.bounds.classes import *
 from nonvacuous.bounds.compression import *
-from nonvacuous.bounds.disintegrated import *
 from nonvacuous.bounds.holdout import *
 from nonvacuous.bounds.norms import *
 from nonvacuous.bounds.pac_bayes import *
 from nonvacuous.bounds.paired import *
-from nonvacuous.bounds.planning import *
-from nonvacuous.bounds.progressive import *
 from nonvacuous.bounds.refined import *
 from nonvacuous.bounds.sequential import *
 from nonvacuous.bounds.sparsity import *

@@ -73,7 +73,7 @@ class ConfidenceBudget:
         """Spend everything that is left."""
         rest = self.remaining
         if rest <= 0.0:
-            raise Overspent(f"Nothing is left for {name!r}: {self._account()}")
+            raise Overspent(f"Nothing is left for {name!r}: {self}")
         return self.spend(name, rest, reason)
 
     def choose(self, name: str, failure: float, *, choices: int, reason: str) -> float:
@@ -150,7 +150,8 @@ class ConfidenceBudget:
         return f"ConfidenceBudget(failure={self._failure!r}, spent={self.spent!r})"
 
     def __str__(self) -> str:
-        return self._account()
+        lines = ", ".join(f"{entry.name} {entry.failure:g}" for entry in self._entries) or "nothing"
+        return f"of {self._failure:g}, spent {self.spent:g} ({lines}), left {self.remaining:g}."
 
     def _spent(self) -> Fraction:
         return sum((_exactly(entry.failure) for entry in self._entries), Fraction(0))
@@ -165,10 +166,6 @@ class ConfidenceBudget:
         if self._spent() + _exactly(entry.failure) > _exactly(self._failure):
             raise Overspent(
                 f"{entry.name!r} asks for failure = {entry.failure!r}, more than is left: "
-                f"{self._account()} Raise the total failure or spend less elsewhere."
+                f"{self} Raise the total failure or spend less elsewhere."
             )
         self._entries.append(entry)
-
-    def _account(self) -> str:
-        lines = ", ".join(f"{entry.name} {entry.failure:g}" for entry in self._entries) or "nothing"
-        return f"of {self._failure:g}, spent {self.spent:g} ({lines}), left {self.remaining:g}."

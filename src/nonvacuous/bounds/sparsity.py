@@ -112,7 +112,8 @@ def two_sided_quantile(*, failure: float, events: int) -> float:
     >>> round(two_sided_quantile(failure=0.05, events=1), 4)
     1.96
     """
-    return _raised(-float(special.ndtri(_share(failure, events) / 2.0)))
+    share = checks.failure_probability(failure) / checks.count("events", events, minimum=1)
+    return _raised(-float(special.ndtri(share / 2.0)))
 
 
 def lipschitz_quantile(*, failure: float, events: int) -> float:
@@ -228,10 +229,6 @@ def _log_choose(total: int, chosen: int) -> float:
         - special.gammaln(total - chosen + 1.0)
     )
     return float(value) + 1e-9
-
-
-def _share(failure: Any, events: Any) -> float:
-    return checks.failure_probability(failure) / checks.count("events", events, minimum=1)
 
 
 def _at_most_half(name: str, value: Any) -> float:

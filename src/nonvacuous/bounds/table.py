@@ -281,14 +281,13 @@ def compare(
     The number of events follows from which numbers were given, never from how they came out.
     """
     shown = rows(about, {**given, "failure": failure})
-    events = 1 + sum(row.relation == OWN_EVENT for row in shown)
-    if not paid:
-        return Comparison(shown, shown[0].name, failure, events, paid)
-    share = failure / events
-    shown = rows(about, {**given, "failure": share})
-    # The first of equals: a tie goes to the bound that is chosen anyway.
-    best = min(shown, key=lambda row: row.risk_upper)
-    return Comparison(shown, best.name, share, events, paid)
+    events, best = 1 + sum(row.relation == OWN_EVENT for row in shown), shown[0]
+    if paid:
+        failure /= events
+        shown = rows(about, {**given, "failure": failure})
+        # The first of equals: a tie goes to the bound that is chosen anyway.
+        best = min(shown, key=lambda row: row.risk_upper)
+    return Comparison(shown, best.name, failure, events, paid)
 
 
 def title_and_detail(name: str) -> tuple[str, str] | None:

@@ -19,7 +19,7 @@ from nonvacuous.cli.output import answered, write_error, write_json, write_lines
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.foreign import holds_run
 from nonvacuous.rules.attempts import ledger_beside
-from nonvacuous.study.engine import Engine, Failure, Summary, run_sweep
+from nonvacuous.study.engine import Driver, Engine, Failure, Summary
 from nonvacuous.study.folder import ERROR, SweepFolder, read_record
 from nonvacuous.study.functions import arguments_of, find_function
 from nonvacuous.study.sweep import Sweep, read_sweep
@@ -120,16 +120,16 @@ def sweep(
             f"{len(plan.cells):,} cells of {plan.run}, seed {plan.seed}, "
             f"engine {where.engine}, folder {folder}"
         )
-        summary = run_sweep(
+        summary = Driver(
             plan,
-            folder,
-            engine=engine,
-            functions=FUNCTIONS,
+            SweepFolder(folder),
+            engine,
+            function=FUNCTIONS.get(plan.run, plan.run),
             retry_failed=retry_failed,
             given={"ledger": (ledger or ledger_beside(folder)).absolute()},
             progress=narration,
             say=narration.say,
-        )
+        ).run()
     return _tell(summary, folder, as_json=json)
 
 

@@ -76,6 +76,8 @@ def as_labels(
             f"{where}: labels have shape {array.shape}; expected one label per example, "
             f"shape (examples,){_several(array)}"
         )
+    if class_names is None and not array.size:
+        raise BadInput(f"{where}: there are no labels, so there are no examples")
     if array.dtype.kind in "US":
         return _from_text(array, where=where, class_names=class_names)
     fractions = array[array % 1 > 0] if array.dtype.kind == "f" else array[:0]
@@ -112,8 +114,6 @@ def _several(array: np.ndarray) -> str:
 
 def _infer_names(labels: np.ndarray, *, where: str) -> tuple[str, ...]:
     values = np.unique(labels)
-    if values.size == 0:
-        raise BadInput(f"{where}: there are no labels, so there are no examples")
     if int(values[0]) < 0:
         raise BadInput(f"{where}: label {int(values[0])} is negative; labels are 0, 1, 2, ...")
     # Compared by position, never by building 0..max: a stray label of 10**9 must not fill memory.
@@ -139,8 +139,6 @@ def _from_text(
     values = np.unique(array)
     if class_names is None:
         names = tuple(str(name) for name in values.tolist())
-        if not names:
-            raise BadInput(f"{where}: there are no labels, so there are no examples")
     else:
         names = tuple(class_names)
         unknown = sorted(set(values.tolist()) - set(names))

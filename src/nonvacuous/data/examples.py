@@ -19,7 +19,7 @@ from nonvacuous.data.files import hash_examples, hash_of_hashes
 from nonvacuous.errors import BadInput
 
 #: Versions of inputs and labels, and the hashes of the examples as they were then.
-_Hashes = tuple[tuple[int, int], tuple[np.ndarray, np.ndarray]]
+_Hashes = tuple[tuple[int, ...], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +112,8 @@ class Examples:
         if isinstance(anything, Dataset | str | os.PathLike):
             anything = Dataset.of(anything, class_names=class_names).train
         if isinstance(anything, Examples):
-            changes: dict[str, Any] = {} if name is None else {"name": name}
-            if class_names is not None:
-                changes["class_names"] = tuple(class_names)
+            given: dict[str, Any] = {"name": name, "class_names": class_names}
+            changes = {field: value for field, value in given.items() if value is not None}
             return replace(anything, **changes) if changes else anything
         where = name or "examples"
         inputs, labels = read_pair(anything, where=where)
@@ -128,12 +127,9 @@ class Examples:
         check_finite(input_tensor, where=where)
         return Examples(input_tensor, label_tensor.to(input_tensor.device), names, where, steps)
 
-    def _versions(self) -> tuple[int, int]:
+    def _versions(self) -> tuple[int, ...]:
         # torch counts in-place writes; hashes from before such a write are worthless.
-        return (
-            -1 if self.inputs.is_inference() else self.inputs._version,
-            -1 if self.labels.is_inference() else self.labels._version,
-        )
+        return tuple(-1 if t.is_inference() else t._version for t in (self.inputs, self.labels))
 
     def _hashes(self) -> tuple[np.ndarray, np.ndarray]:
         if self._known_hashes is None or self._known_hashes[0] != self._versions():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ class Split:
         for role in ROLES:
             cleaned = sorted_positions(getattr(self, role), f"the {role} part of a split")
             object.__setattr__(self, role, cleaned)
-        for first, second in (("prior", "bound"), ("prior", "heldout"), ("bound", "heldout")):
+        for first, second in combinations(ROLES, 2):
             shared = np.intersect1d(getattr(self, first), getattr(self, second), assume_unique=True)
             if shared.size:
                 raise BadInput(
@@ -124,15 +125,9 @@ class Split:
 
     def save(self, path: str | Path) -> None:
         """Write the split to an npz file, atomically."""
-        write_npz(
-            Path(path),
-            {role: getattr(self, role) for role in ROLES}
-            | {
-                "tied": np.array(self.tied),
-                "content": np.array(self.content),
-                "digest": np.array(self.digest()),
-            },
-        )
+        facts = {"tied": self.tied, "content": self.content, "digest": self.digest()}
+        arrays = {role: getattr(self, role) for role in ROLES}
+        write_npz(Path(path), arrays | {name: np.array(fact) for name, fact in facts.items()})
 
     @classmethod
     def load(cls, path: str | Path) -> Split:
@@ -147,13 +142,9 @@ class Split:
         for key, kinds in (("tied", "iu"), ("content", "U"), ("digest", "U")):
             if key in arrays and (arrays[key].ndim != 0 or arrays[key].dtype.kind not in kinds):
                 raise BadInput(f"{path} is not a split: {key!r} is not a single value")
-        split = cls(
-            arrays["prior"],
-            arrays["bound"],
-            arrays["heldout"],
-            int(arrays.get("tied", 0)),
-            str(arrays.get("content", "")),
-        )
+        prior, bound, heldout = (arrays[role] for role in ROLES)
+        tied, content = int(arrays.get("tied", 0)), str(arrays.get("content", ""))
+        split = cls(prior, bound, heldout, tied, content)
         if split.digest() != str(arrays["digest"]):
             raise BadInput(
                 f"{path} was changed after it was written: its digest does not match its indices. "

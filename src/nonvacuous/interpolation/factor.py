@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -107,10 +108,7 @@ def _in_tiles(
         done += 1
         reporter.report(done, total, f"{tiles.count} x {tiles.count} tiles in {kind}")
 
-    def keep(column: int) -> None:
-        if keeper is not None:
-            keeper.keep(tiles, column)
-
+    keep = (lambda column: None) if keeper is None else partial(keeper.keep, tiles)
     cholesky.factorize(gram, tiles, scales, first=finished, report=report, keep=keep)
     return Factor(
         lambda scaled: torch.from_numpy(cholesky.solve(tiles, scaled.cpu().numpy())),

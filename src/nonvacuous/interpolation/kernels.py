@@ -147,8 +147,7 @@ class PointGram:
 
     def tile(self, rows: slice, columns: slice) -> Tensor:
         """Rows by columns of the matrix, float64, as a tensor of its own."""
-        left, right = self.points[rows], self.points[columns]
-        values = _arguments(self.kernel, left, right, self._norms[rows], self._norms[columns])
+        values = self._between(self.points[rows], self._norms[rows], columns)
         if self.kernel.based_on == "distances":
             _zero_where_equal(values, rows, columns)
         return self.kernel.function(values)
@@ -160,10 +159,15 @@ class PointGram:
 
     def across(self, others: Tensor) -> Tensor:
         """The kernel of other points (rows) with these (columns), float64."""
-        norms = others.square().sum(1)
-        return self.kernel.function(
-            _arguments(self.kernel, others, self.points, norms, self._norms)
-        )
+        return self.kernel.function(self._between(others, others.square().sum(1), slice(None)))
+
+    def _between(self, left: Tensor, norms: Tensor, columns: slice) -> Tensor:
+        """What the kernel is a function of: squared distances, or inner products."""
+        products = left @ self.points[columns].T
+        if self.kernel.based_on == "products":
+            return products
+        # Rounding makes the distance of near-equal points slightly negative.
+        return products.mul_(-2).add_(norms[:, None]).add_(self._norms[columns]).clamp_(min=0)
 
 
 class DistanceGram:
@@ -219,16 +223,6 @@ def product(
             if report is not None:
                 report(done, total)
     return result
-
-
-def _arguments(
-    kernel: Kernel, left: Tensor, right: Tensor, left_norms: Tensor, right_norms: Tensor
-) -> Tensor:
-    products = left @ right.T
-    if kernel.based_on == "products":
-        return products
-    # Rounding makes the distance of near-equal points slightly negative.
-    return products.mul_(-2).add_(left_norms[:, None]).add_(right_norms).clamp_(min=0)
 
 
 def _zero_where_equal(values: Tensor, rows: slice, columns: slice) -> None:

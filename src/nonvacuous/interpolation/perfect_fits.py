@@ -16,9 +16,8 @@ import numpy as np
 import torch
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation.checks import as_points
 from nonvacuous.interpolation.kernels import Kernel, PointGram
-from nonvacuous.interpolation.solve import interpolate, one_hot
+from nonvacuous.interpolation.solve import as_points, interpolate, one_hot
 from nonvacuous.seeds import derived_seed
 
 
@@ -259,12 +258,10 @@ def compare_interpolants(
         torch.cat([train, test]), np.concatenate([true, one_hot(wrong, classes)]), kernel=kernel
     )
 
+    made = {"smallest norm": good, "forced to random labels at the test points": forced}
     answers = {
         name: (f.norms["values"], f.residual, f.predict(train), f.predict(test))
-        for name, f in (
-            ("smallest norm", good),
-            ("forced to random labels at the test points", forced),
-        )
+        for name, f in made.items()
     }
     answers["kernels around random points"] = _centered_elsewhere(
         train, test, torch.from_numpy(true), kernel, generator

@@ -30,12 +30,6 @@ def available_on(device: torch.device) -> int:
     return int(free + held)
 
 
-def available_disk(folder: Path) -> int:
-    """Bytes that can still be written to the disk of this folder, which need not exist yet."""
-    whole = folder.absolute()
-    return shutil.disk_usage(next(p for p in (whole, *whole.parents) if p.exists())).free
-
-
 def multiplication_rate(dtype: torch.dtype, device: torch.device, *, size: int = 1024) -> float:
     """Floating-point operations per second of a matrix product here and now, measured."""
     on_gpu = device.type == "cuda"
@@ -187,7 +181,9 @@ def make_plan(
             "compute on the processor (device cpu), which can use the disk; or ",
         )  # fmt: skip
     on_disk = folder or Path(tempfile.gettempdir())
-    room = int(_PART * available_disk(on_disk))
+    whole = on_disk.absolute()  # which need not exist yet
+    there = next(path for path in (whole, *whole.parents) if path.exists())
+    room = int(_PART * shutil.disk_usage(there).free)
     # Some tiles must be in memory at a time, else every step would wait for the disk.
     working = held + 8 * tile * tile * np.dtype(kind).itemsize
     if working > budget:

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation import checks
 from nonvacuous.interpolation.equations import Solved, solve_equations
 from nonvacuous.interpolation.kernels import (
     DistanceGram,
@@ -76,7 +75,7 @@ class Interpolant(Solved):
         self, points: Any, *, names: tuple[str, ...] | None = None, progress: Progress | None = None
     ) -> dict[str, np.ndarray]:
         """The values of all functions at other points, every kernel value computed once."""
-        others = checks.as_points(points).to(self._gram.device)
+        others = as_points(points).to(self._gram.device)
         if others.shape[1] != self._gram.coordinates:
             raise BadInput(
                 f"points have {others.shape[1]} coordinates, but the interpolant was made for "
@@ -145,13 +144,13 @@ def interpolate(
     >>> f.predict([[1.0]]).round(9).tolist(), f.residual < 1e-12
     ([1.0], True)
     """
-    flat = checks.as_points(points)
-    targets = checks.as_targets(values, len(flat))
-    first = checks.first_occurrences(flat)
-    repeated = checks.check_repetitions(first, targets)
+    flat = as_points(points)
+    targets = as_targets(values, len(flat))
+    first = first_occurrences(flat)
+    repeated = check_repetitions(first, targets)
     chosen = _kernel(kernel, flat)
     distinct = np.flatnonzero(first == np.arange(len(first)))
-    checks.check_rank(chosen, flat, len(distinct))
+    check_rank(chosen, flat, len(distinct))
     warnings: list[str] = []
     if repeated:
         warnings.append(f"{repeated} points only repeat others, with equal values; they count once")
@@ -194,7 +193,7 @@ def interpolate_distances(
     for part in distances.split(4096):
         if not bool(torch.isfinite(part).all()):
             raise BadInput("distances: some are not finite numbers; mend the features")
-    gram, targets = DistanceGram(kernel, distances), checks.as_targets(values, count)
+    gram, targets = DistanceGram(kernel, distances), as_targets(values, count)
     plan = partial(make_plan, count, 0, targets.matrix.shape[1], device=gram.device, memory=memory)
     limits = Limits(iterations=0)
     return _solved(gram, targets, np.arange(count), plan, precision, limits, str, (), progress)
@@ -202,7 +201,7 @@ def interpolate_distances(
 
 def _solved(
     gram: Gram,
-    targets: checks.Targets,
+    targets: Targets,
     kept: np.ndarray,
     plan: partial[Plan],
     precision: Precision,
@@ -277,3 +276,109 @@ def _kernel(kernel: Kernel | str, points: Tensor) -> Kernel:
 def _identity(kernel: Kernel, points: Tensor) -> str:
     digest = hashlib.sha256(np.ascontiguousarray(points.cpu().numpy()).data).hexdigest()
     return f"{kernel.name} {sorted(kernel.parameters.items())} {tuple(points.shape)} {digest}"
+
+
+# What must hold before a function can be made to pass through points; looked at before work.
+
+
+def as_points(points: Any, *, what: str = "points") -> Tensor:
+    """(points, coordinates) float64; images are laid out flat."""
+    given = points if isinstance(points, Tensor) else torch.as_tensor(np.asarray(points))
+    if given.ndim == 0 or len(given) == 0:
+        raise BadInput(f"{what}: there must be at least one point, got shape {tuple(given.shape)}")
+    if given.is_complex():
+        raise BadInput(f"{what}: complex numbers are not supported; give their two parts")
+    flat = given.detach().reshape(len(given), -1).to(torch.float64)
+    if flat.shape[1] == 0:
+        raise BadInput(f"{what}: points without coordinates, shape {tuple(given.shape)}")
+    bad = ~flat.isfinite().all(1)
+    if bool(bad.any()):
+        first = int(bad.nonzero()[0])
+        raise BadInput(
+            f"{what}: {int(bad.sum())} of {len(flat)} points have a coordinate that is not a "
+            f"finite number, the first is point {first}; remove or repair them"
+        )
+    return flat
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """All right-hand sides as the columns of one matrix.
+
+    columns   which are whose, by name
+    plain     names of those that were given as vectors
+    """
+
+    matrix: Tensor
+    columns: Mapping[str, slice]
+    plain: frozenset[str]
+
+
+def as_targets(values: Any, count: int) -> Targets:
+    """Values, or values by name, for so many points."""
+    named = dict(values) if isinstance(values, Mapping) else {"values": values}
+    if not named:
+        raise BadInput("values: no values were given; give numbers, or names with numbers")
+    parts, columns, plain, start = [], {}, set(), 0
+    for name, entry in named.items():
+        given = entry if isinstance(entry, Tensor) else torch.as_tensor(np.asarray(entry))
+        given = given.detach().to("cpu", torch.float64)
+        if given.ndim not in (1, 2) or len(given) != count or given.numel() == 0:
+            raise BadInput(
+                f"{name}: {count} points need values of shape ({count},) or ({count}, outputs), "
+                f"not {tuple(given.shape)}"
+            )
+        if not bool(given.isfinite().all()):
+            where = int((~given.reshape(count, -1).isfinite().all(1)).nonzero()[0])
+            raise BadInput(
+                f"{name}: the value at point {where} is not a finite number; no function passes "
+                "through it"
+            )
+        if given.ndim == 1:
+            plain.add(name)
+        parts.append(given.reshape(count, -1))
+        columns[name] = slice(start, start := start + parts[-1].shape[1])
+    return Targets(torch.cat(parts, 1), columns, frozenset(plain))
+
+
+def first_occurrences(points: Tensor) -> np.ndarray:
+    """For every point the first point that equals it: its own number unless it is a repetition."""
+    rows = np.ascontiguousarray((points.cpu() + 0.0).numpy())  # adding zero turns -0.0 into 0.0
+    whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    return np.asarray(first[which])
+
+
+def check_repetitions(first: np.ndarray, targets: Targets) -> int:
+    """How many points only repeat others; conflicting values among them are refused."""
+    repeated = np.flatnonzero(first != np.arange(len(first)))
+    if not len(repeated):
+        return 0
+    differ = (targets.matrix[repeated] != targets.matrix[first[repeated]]).numpy()
+    conflicts = np.flatnonzero(differ.any(1))
+    if len(conflicts):
+        other = int(repeated[conflicts[0]])
+        own = differ[conflicts[0]]
+        name = next(name for name, columns in targets.columns.items() if own[columns].any())
+        raise BadInput(
+            f"{len(conflicts)} of {len(first)} points equal an earlier point but have other "
+            f"values: no function passes through both. The first are points {int(first[other])} "
+            f"and {other} under {name!r}. Remove one of each, or make their values agree"
+        )
+    return len(repeated)
+
+
+def check_rank(kernel: Kernel, points: Tensor, distinct: int) -> None:
+    """Refuse kernels whose functions are too few for so many points."""
+    # A coordinate that is the same everywhere adds nothing to a distance, and zero nothing at all.
+    idle = points[0] if kernel.based_on == "distances" else torch.zeros_like(points[0])
+    coordinates = int((points != idle).any(0).sum())
+    if kernel.based_on == "products":
+        coordinates = max(1, coordinates)
+    limit = kernel.rank_limit(coordinates)
+    if limit is not None and distinct > limit:
+        raise BadInput(
+            f"the {kernel} kernel on {coordinates} coordinates spans at most {limit:,} dimensions: "
+            f"it cannot pass through {distinct:,} points whatever their values. Take a kernel "
+            "without such a limit (gaussian, laplace), a higher degree, or fewer points"
+        )

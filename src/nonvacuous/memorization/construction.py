@@ -176,7 +176,8 @@ def stored_weights(construction: Construction, *, unit: int, fraction_bits: int)
         distance = position - knot
         weight = _to_float(wanted - value - slope * distance, distance << _FINEST)
         weights.append(weight)
-        slope += _to_whole(weight)
+        top, bottom = weight.as_integer_ratio()
+        slope += top << (_FINEST + 1 - bottom.bit_length())
         value += slope * distance
         here = position
         worst = max(worst, abs(value - wanted))
@@ -211,13 +212,9 @@ def _stored_knots(
         if number:
             stops[begin] = start
         for i in range(begin, part.stop):
-            if number == last:
-                kept = position = _round_up(construction.knots[i])
-            elif i == begin:
-                kept, position = first, start
-            else:
-                kept = _round_up(construction.knots[i] - start)
-                position = start + kept
+            base = 0 if number == last else before if i == begin else start
+            kept = _round_up(construction.knots[i] - base)
+            position = base + kept
             if not max(position, start) < construction.positions[i]:
                 raise Unsupported(
                     "float64 cannot tell two neighboring points apart: their projections differ by "
@@ -250,8 +247,3 @@ def _to_float(numerator: int, denominator: int) -> float:
             "two points that nearly coincide. The exact certificate holds; divide the values by a "
             "constant to get a float64 network"
         ) from None
-
-
-def _to_whole(number: float) -> int:
-    top, bottom = number.as_integer_ratio()
-    return top << (_FINEST + 1 - bottom.bit_length())

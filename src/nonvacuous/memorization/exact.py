@@ -140,15 +140,10 @@ def _check_projections(ordered: Ordered, rows: np.ndarray) -> int:
 def _slow_position(row: np.ndarray, ordered: Ordered) -> Fraction:
     """One position in units of the direction, by Python's own fractions."""
     direction = ordered.direction
-    total = sum(
-        (
-            Fraction(value) * weight * Fraction(2) ** exponent
-            for value, weight, exponent in zip(
-                row.tolist(), direction.whole.tolist(), direction.exponents.tolist(), strict=True
-            )
-        ),
-        Fraction(0),
-    )
+    columns = (row.tolist(), direction.whole.tolist(), direction.exponents.tolist())
+    parts = zip(*columns, strict=True)
+    terms = (Fraction(value) * weight * Fraction(2) ** power for value, weight, power in parts)
+    total = sum(terms, Fraction(0))
     return total / Fraction(2) ** direction.unit
 
 

@@ -113,17 +113,15 @@ def read_values(anything: Any, points: Any, *, count: int) -> Values:
     return Values(integers, bits, None)
 
 
-def check_memory(count: int, dimensions: int, *, available: int | None = None) -> int:
-    """The bytes that the construction will need; refuse now what would fail in an hour."""
-    needed = count * BYTES_PER_POINT + dimensions * 64
-    room = available_memory() if available is None else available
+def check_memory(count: int, dimensions: int) -> None:
+    """Refuse now what would fail for want of memory in an hour."""
+    needed, room = count * BYTES_PER_POINT + dimensions * 64, available_memory()
     if needed > room:
         raise BadInput(
             f"points: {count:,} points need about {needed / 2**30:,.1f} GiB for exact arithmetic, "
             f"but {room / 2**30:,.1f} GiB are free; memorize a part of them, or use a machine "
             "with more memory"
         )
-    return needed
 
 
 def _as_array(values: Any, what: str) -> np.ndarray:

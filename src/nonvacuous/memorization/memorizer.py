@@ -24,7 +24,6 @@ from nonvacuous.memorization.construction import (
     stored_weights,
 )
 from nonvacuous.memorization.exact import ExactCertificate, certify_exactly
-from nonvacuous.memorization.fixed_point import check_finite
 from nonvacuous.memorization.inputs import (
     Duplicates,
     check_memory,
@@ -40,7 +39,7 @@ from nonvacuous.memorization.networks import (
     refuse_dtype,
     save_network,
 )
-from nonvacuous.memorization.projection import Direction, line_up, project_float
+from nonvacuous.memorization.projection import Direction, check_finite, line_up, project_float
 from nonvacuous.progress import Progress
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation.checks import first_occurrences
 from nonvacuous.interpolation.features import (
     Features,
     accumulate_distances,
@@ -25,7 +24,13 @@ from nonvacuous.interpolation.features import (
 )
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
 from nonvacuous.interpolation.plan import Method, Precision
-from nonvacuous.interpolation.solve import Interpolant, interpolate, interpolate_distances, one_hot
+from nonvacuous.interpolation.solve import (
+    Interpolant,
+    first_occurrences,
+    interpolate,
+    interpolate_distances,
+    one_hot,
+)
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed

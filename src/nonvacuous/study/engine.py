@@ -85,46 +85,28 @@ def _nothing(_said: object) -> None:
     pass
 
 
-def run_sweep(
-    sweep: Sweep,
-    folder: str | os.PathLike[str] | SweepFolder,
-    *,
-    engine: Engine,
-    functions: Mapping[str, str] | None = None,
-    retry_failed: bool = False,
-    given: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
-    cell_progress: Progress | None = None,
-    ended: Callable[[Cell], None] = _nothing,
-    say: Callable[[str], None] = _nothing,
-) -> Summary:
-    """Compute every cell that has not ended, and return how all of them ended.
+@dataclass(eq=False)
+class Driver:
+    """Computes every cell of a sweep that has not ended; :meth:`run` once.
 
-    functions      the function behind a name that is not of the form package.module:function
+    function       behind ``sweep.run``, where that is not of the form package.module:function
     retry_failed   compute cells again that failed in an earlier call
     given          what functions may use but do not depend on, by the names of parameters
     cell_progress  for the cells themselves, where they are computed in this process
     ended          called for every cell that ends, well or not; what it raises ends the sweep
     say            receives a line for each cell that fails
     """
-    store = folder if isinstance(folder, SweepFolder) else SweepFolder(folder)
-    function = (functions or {}).get(sweep.run, sweep.run)
-    told = (progress, cell_progress, ended, say)
-    return _Driver(sweep, store, engine, function, given or {}, retry_failed, *told).run()
 
-
-@dataclass(eq=False)
-class _Driver:
     sweep: Sweep
     folder: SweepFolder
     engine: Engine
-    function: str
-    given: Mapping[str, Any]
-    retry: bool
-    progress: Progress | None
-    cell_progress: Progress | None
-    ended: Callable[[Cell], None]
-    say: Callable[[str], None]
+    function: str = ""
+    retry_failed: bool = False
+    given: Mapping[str, Any] = field(default_factory=dict)
+    progress: Progress | None = None
+    cell_progress: Progress | None = None
+    ended: Callable[[Cell], None] = _nothing
+    say: Callable[[str], None] = _nothing
     session: str = field(default_factory=lambda: secrets.token_hex(8))
     left: dict[str, Cell] = field(default_factory=dict)
     failed: int = 0
@@ -133,13 +115,15 @@ class _Driver:
     begun: float = field(default_factory=time.monotonic)
 
     def run(self) -> Summary:
+        """Compute what is left, and return how all cells ended."""
         # Known before anything is computed: a cell that cannot be.
+        self.function = self.function or self.sweep.run
         function = find_function(self.function)
         for cell in self.sweep.cells:
             arguments_of(function, cell, self.folder.path)
         self.folder.open(self.sweep)
         ended = {digest: r["state"] for digest, r in self.folder.endings(self.sweep.cells).items()}
-        if self.retry:
+        if self.retry_failed:
             ended = {digest: state for digest, state in ended.items() if state != "failed"}
         self.failed = sum(state == "failed" for state in ended.values())
         self.left = {cell.digest: cell for cell in self.sweep.cells if cell.digest not in ended}
@@ -200,7 +184,7 @@ class _Driver:
             function=self.function,
             folder=str(self.folder.of(cell).absolute()),
             claim=Claim(self.session, attempt=1 + self.deaths[cell.digest]),
-            retry=self.retry,
+            retry=self.retry_failed,
             here=os.getcwd(),
             variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
             given=self.given,

@@ -17,7 +17,7 @@ from nonvacuous.errors import BadInput, FolderTaken, NonvacuousError
 from nonvacuous.files import write_atomically
 from nonvacuous.progress import Progress
 from nonvacuous.report.study import write_study
-from nonvacuous.study.engine import Engine, run_sweep
+from nonvacuous.study.engine import Driver, Engine
 from nonvacuous.study.folder import CELLS, ERROR, RESULT, SWEEP, SweepFolder, ending, read_record
 from nonvacuous.study.local import LocalEngine, end_processes
 from nonvacuous.study.study import Context, FinishedCell, Study
@@ -181,10 +181,10 @@ class _Run:
                 for line in self.study.cell_lines(own, self.study.read(record["result"])):
                     self.progress("cells", ended, len(cells), line)
 
-        run_sweep(
+        Driver(
             Sweep(self.study.name, self.study.spec, 0, tuple(cells)),
             store,
-            engine=around.engine() if around.engine else LocalEngine(jobs=1, hides_gpus=False),
+            around.engine() if around.engine else LocalEngine(jobs=1, hides_gpus=False),
             given={
                 "data_dir": around.data_dir,
                 "device": around.device,
@@ -193,7 +193,7 @@ class _Run:
             cell_progress=self.progress,
             retry_failed=True,
             ended=note,
-        )
+        ).run()
 
 
 def _trouble(error: Mapping[str, Any], folder: Path) -> NonvacuousError:

@@ -84,13 +84,8 @@ class Cell:
         return {**self.settings, "seed": self.seed} if self.own_seed else dict(self.settings)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "digest": self.digest,
-            "run": self.run,
-            "settings": dict(self.settings),
-            "seed": self.seed,
-        }
+        names = ("name", "digest", "run", "settings", "seed")
+        return {name: getattr(self, name) for name in names}
 
     def described(self) -> str:
         settings = [f"{key} {_readable(value)}" for key, value in self.settings.items()]
