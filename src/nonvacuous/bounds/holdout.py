@@ -22,9 +22,15 @@ from nonvacuous.bounds.table import FIRST, Input, Reading, guarded, theorem
 from nonvacuous.errors import BadInput
 
 __all__ = [
-    "allowed_errors", "chance_to_promise", "constant_lower", "examples_needed", "holdout",
-    "holdout_lower", "sampling", "sampling_bounded",
-]  # fmt: skip
+    "allowed_errors",
+    "chance_to_promise",
+    "constant_lower",
+    "examples_needed",
+    "holdout",
+    "holdout_lower",
+    "sampling",
+    "sampling_bounded",
+]
 
 #: The computed tail may be off by this much, relative; the result is pushed past it.
 _TAIL_ERROR = 1e-10

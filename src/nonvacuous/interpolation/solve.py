@@ -6,7 +6,7 @@ import hashlib
 import math
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -241,11 +241,15 @@ def _solved(
         coefficients[name] = array[:, 0].copy() if name in targets.plain else array
         coefficients[name].setflags(write=False)
         norms[name] = math.sqrt(max(0.0, float(squares[columns].sum())))
+    measured = {each.name: getattr(solution, each.name) for each in fields(Solved)}
     return Interpolant(
-        solution.refinements, solution.iterations, solution.plan, solution.pivots,
-        (*warnings, *solution.warnings), gram.kernel, MappingProxyType(coefficients),
-        MappingProxyType(norms), gram, kept,
-    )  # fmt: skip
+        **measured | {"warnings": (*warnings, *solution.warnings)},
+        kernel=gram.kernel,
+        coefficients=MappingProxyType(coefficients),
+        norms=MappingProxyType(norms),
+        _gram=gram,
+        _kept=kept,
+    )
 
 
 def one_hot(labels: Any, classes: int | None = None) -> np.ndarray:
