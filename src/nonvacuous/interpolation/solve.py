@@ -236,9 +236,9 @@ def _solved(
     coefficients, norms = {}, {}
     squares = (solution.coefficients * solution.fitted).sum(0).cpu()  # aᵀ K a of every column
     for name, columns in targets.columns.items():
-        array = np.zeros((len(targets.matrix), columns.stop - columns.start))
-        array[kept] = solution.coefficients[:, columns].cpu().numpy()
-        coefficients[name] = array[:, 0].copy() if name in targets.plain else array
+        own = solution.coefficients[:, columns].cpu().numpy()
+        coefficients[name] = np.zeros((len(targets.matrix), *own.shape[1:]))
+        coefficients[name][kept] = own
         coefficients[name].setflags(write=False)
         norms[name] = math.sqrt(max(0.0, float(squares[columns].sum())))
     measured = {each.name: getattr(solution, each.name) for each in fields(Solved)}
@@ -309,13 +309,11 @@ def as_points(points: Any, *, what: str = "points") -> Tensor:
 class Targets:
     """All right-hand sides as the columns of one matrix.
 
-    columns   which are whose, by name
-    plain     names of those that were given as vectors
+    columns   which are whose, by name: a single one where a vector was given
     """
 
     matrix: Tensor
-    columns: Mapping[str, slice]
-    plain: frozenset[str]
+    columns: Mapping[str, slice | int]
 
 
 def as_targets(values: Any, count: int) -> Targets:
@@ -323,7 +321,8 @@ def as_targets(values: Any, count: int) -> Targets:
     named = dict(values) if isinstance(values, Mapping) else {"values": values}
     if not named:
         raise BadInput("values: no values were given; give numbers, or names with numbers")
-    parts, columns, plain, start = [], {}, set(), 0
+    parts, start = [], 0
+    columns: dict[str, slice | int] = {}
     for name, entry in named.items():
         given = entry if isinstance(entry, Tensor) else torch.as_tensor(np.asarray(entry))
         given = given.detach().to("cpu", torch.float64)
@@ -338,11 +337,11 @@ def as_targets(values: Any, count: int) -> Targets:
                 f"{name}: the value at point {where} is not a finite number; no function passes "
                 "through it"
             )
-        if given.ndim == 1:
-            plain.add(name)
         parts.append(given.reshape(count, -1))
-        columns[name] = slice(start, start := start + parts[-1].shape[1])
-    return Targets(torch.cat(parts, 1), columns, frozenset(plain))
+        end = start + parts[-1].shape[1]
+        columns[name] = start if given.ndim == 1 else slice(start, end)
+        start = end
+    return Targets(torch.cat(parts, 1), columns)
 
 
 def first_occurrences(points: Tensor) -> np.ndarray:
