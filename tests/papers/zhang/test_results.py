@@ -29,6 +29,8 @@ from nonvacuous.papers.zhang.settings import (
     TableSettings,
     ZhangSettings,
 )
+from nonvacuous.randomization.intervals import Interval
+from nonvacuous.report import plots
 from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
 from tests.examples import some
 
@@ -172,6 +174,7 @@ def figure(errors: list[int], *, slow: int = 1) -> zhang_figure.FigureResult:
         },
         sweep={"alexnet": zhang_figure._sweep(settings, "alexnet", found)},
         timings=(TIMING,),
+        classes=10,
     )
 
 
@@ -223,6 +226,13 @@ def test_the_figure_takes_networks_from_the_table(tmp_path, monkeypatch):
     known = zhang_table.STUDY.trained(in_table(settings), finished)
     assert result.sweep["small"][0].result == known[Cell("small")]
     assert sum(timing.networks for timing in result.timings) == 2 + 3
+    # The images are of three classes: who guesses errs on two thirds of them.
+    drawn = []
+    monkeypatch.setattr(plots, "lines", lambda *_, **how: drawn.append(how.get("level")) or "")
+    zhang_figure.STUDY.page(result, "")
+    assert drawn[0] == ("guessing", pytest.approx(200 / 3))
+    guessed = replace(result.sweep["small"][-1], test_error=Interval(0.667, 0.66, 0.67, ""))
+    assert replace(result, sweep={"small": (guessed,)}).ends_at_chance("small")
 
 
 def test_levels_are_shares():

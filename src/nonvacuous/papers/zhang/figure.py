@@ -73,7 +73,7 @@ class FigureResult:
     curves: Mapping[str, CellResult]
     sweep: Mapping[str, tuple[SweepPoint, ...]]
     timings: tuple[GroupTiming, ...]
-    classes: int = 10
+    classes: int
 
     def rises(self, network: str) -> bool:
         """Whether the test error never falls from one level to the next beyond the intervals."""
@@ -321,6 +321,7 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
             curves={name: trained[Cell(settings.curves_of, name)] for name in CURVES},
             sweep={network: _sweep(settings, network, trained) for network in settings.networks},
             timings=self.timings(finished),
+            classes=at.dataset(settings.data).train.classes,
         )
 
     def files(self, result: FigureResult, page: StudyPage | None) -> Mapping[str, str]:
