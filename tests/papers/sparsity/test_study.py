@@ -6,12 +6,14 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.papers.sparsity import page as pages
 from nonvacuous.papers.sparsity import study as sparsity_mnist
 from nonvacuous.papers.sparsity.page import depth_table, page, tables
 from nonvacuous.papers.sparsity.recipes import _BLOCK, PRIOR_GRID, RECIPES, SHAPES, Recipe
@@ -163,6 +165,21 @@ def test_pages(finished, tmp_path):
     assert SparsitySettings.of(record["settings"]).cases() == small().cases()
     assert "E sparse" in paths["table.md"].read_text()
     assert len(tables(result)[0].rows) == 2
+    assert result.classes == 10
+
+
+def test_guessing_is_drawn_for_the_classes_of_the_data(tmp_path, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(180) % 3
+    inputs = torch.rand((180, 6), generator=generator) + labels[:, None]
+    np.savez(tmp_path / "three.npz", x_train=inputs.numpy(), y_train=labels.numpy())
+    few = small().changed(data=str(tmp_path / "three.npz"))
+    few = few.changed(parts={"width": few.parts["sparsity"]})
+    result = run_study(STUDY, few, tmp_path / "run")
+    drawn = []
+    monkeypatch.setattr(pages, "lines", lambda *_, **how: drawn.append(how.get("level")) or "")
+    page(result, "x")
+    assert drawn[0] == ("guessing", pytest.approx(2 / 3))
 
 
 def made_up(case: Case, **risks: float) -> CaseResult:
@@ -227,6 +244,10 @@ def test_sparsity_is_judged_plainly():
     assert "ordinary: hurts (+20.0% in Theorem E" in text
     assert "l1-sparse: helps (-20.0% in Theorem E" in text
     assert page(result, "x").lead.startswith("Yes: 0.4001")
+    # Who guesses among three classes errs on two thirds, among two on half.
+    assert page(replace(result, classes=3), "x").lead.startswith("Yes")
+    few = replace(result, cases=(made_up(plain, E_dense=0.6, E_sparse=0.6),), classes=2)
+    assert page(few, "x").lead.startswith("Not here: 0.6")
 
 
 def test_promises_are_rounded_up():

@@ -160,7 +160,7 @@ def _lead(result: SparsityResult) -> str:
     met = f" {sum(goal.met for goal in goals)} of {len(goals)} goals are met." if goals else ""
     twin = "" if best.twin is None else f" (held-out twin {promise(best.twin)})"
     return (
-        f"{'Yes' if best.best < 0.9 else 'Not here'}: {promise(best.best)} by Theorem "
+        f"{'Yes' if best.best < result.guessing else 'Not here'}: {promise(best.best)} by Theorem "
         f"{best.best_by}{twin} for {best.case}.{met}"
     )
 
@@ -218,10 +218,10 @@ def _curve(
             series.append(Series(f"{name}: twin", xs, twins))
     if not series:
         return ()
-    return (Section(_HEADINGS[part], figures=(_risks(part, series, x_label),)),)
+    return (Section(_HEADINGS[part], figures=(_risks(result, part, series, x_label),)),)
 
 
-def _risks(part: str, series: list[Series], x_label: str) -> Figure:
+def _risks(result: SparsityResult, part: str, series: list[Series], x_label: str) -> Figure:
     svg = lines(
         series,
         title=_HEADINGS[part],
@@ -229,7 +229,7 @@ def _risks(part: str, series: list[Series], x_label: str) -> Figure:
         y_label="risk at most",
         log_x=part == "width",
         lowest=0.0,
-        level=("guessing", 0.9),
+        level=("guessing", result.guessing),
     )
     return Figure(svg)
 
@@ -251,7 +251,7 @@ def _depth(result: SparsityResult) -> Sections:
         "contracting: with norms of at most 1 thresholds grow like a power of the depth "
         "(docs/theory/sparsity.md, 6e)."
     )
-    drawn = _risks("depth", series, "hidden layers")
+    drawn = _risks(result, "depth", series, "hidden layers")
     return (Section(_HEADINGS["depth"], (text,), (drawn,), (depth_table(entries),)),)
 
 

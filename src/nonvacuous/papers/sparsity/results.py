@@ -204,6 +204,12 @@ class SparsityResult:
 
     settings: SparsitySettings
     cases: tuple[CaseResult, ...]
+    classes: int = 10
+
+    @property
+    def guessing(self) -> float:
+        """The error of who guesses."""
+        return 1 - 1 / self.classes
 
     def part(self, name: str) -> tuple[CaseResult, ...]:
         wanted = {case.key for case in self.settings.cases(name)}

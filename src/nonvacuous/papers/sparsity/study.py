@@ -168,7 +168,7 @@ class SparsityMnist(Study[SparsitySettings, SparsityResult]):
     def result(self, settings: SparsitySettings, finished: Finished, at: Context) -> SparsityResult:
         known = self._known(settings, finished)
         shown = (known[case.key] for case in settings.cases() if case.key in known)
-        return SparsityResult(settings, tuple(shown))
+        return SparsityResult(settings, tuple(shown), at.dataset(settings.data).train.classes)
 
     def _known(self, settings: SparsitySettings, finished: Finished) -> dict[str, CaseResult]:
         return {
