@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 from rich.console import Console
@@ -20,6 +21,15 @@ from nonvacuous.report import html
 _SENTENCE, _BRIEF = 40, 20
 #: More columns than this are set smaller.
 _MANY = 8
+
+
+def or_dash(value: float | None, form: str = "") -> str:
+    """An entry of a table: the number as ``form`` writes it, or a dash where there is none.
+
+    >>> or_dash(0.25, ".1%"), or_dash(None, ".1%")
+    ('25.0%', '-')
+    """
+    return "-" if value is None else format(value, form)
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,13 @@ class Section:
     tables: tuple[Table, ...] = ()
     #: What the tables are called where only whoever asks for them sees them; printed always.
     folded: str = ""
+
+    @classmethod
+    def of(cls, heading: str, *content: str | Figure | Table, folded: str = "") -> Section:
+        """What it holds, in any order, sorted by kind; empty paragraphs are left out."""
+        kinds: tuple[Any, ...] = (str, Figure, Table)
+        parts = (tuple(part for part in content if part and isinstance(part, k)) for k in kinds)
+        return cls(heading, *parts, folded=folded)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rich.console import Console
@@ -40,10 +41,8 @@ def labelings_table(study: InterpolationStudy) -> Table:
 
 def lead(study: InterpolationStudy) -> str:
     if study.residual > 1e-3:
-        return (
-            f"No interpolant was reached: the function misses its values by up to "
-            f"{study.residual:.1e}."
-        )
+        missed = f"{study.residual:.1e}"
+        return f"No interpolant was reached: the function misses its values by up to {missed}."
     first, points = study.labelings[0], f"{study.examples:,} points of {study.data}"
     fits = f"One function of smallest norm passes through all {points}"
     if len(study.labelings) > 1:
@@ -87,12 +86,8 @@ def page(result: Single, command: str) -> StudyPage:
     figures = [Figure(picture, caption)]
     if study.test_examples:
         errors = [100 * (entry.test_errors or 0) / study.test_examples for entry in study.labelings]
-        picture = plots.bars(
-            names,
-            {"test error": errors},
-            title="Errors on new examples",
-            x_label="per cent of test examples (true labels)",
-        )
+        title, x_label = "Errors on new examples", "per cent of test examples (true labels)"
+        picture = plots.bars(names, {"test error": errors}, title=title, x_label=x_label)
         figures.append(Figure(picture, "Training errors are zero in every row."))
     return StudyPage(
         title="Interpolation",
@@ -105,25 +100,23 @@ def page(result: Single, command: str) -> StudyPage:
             "no ridge",
         ),
         sections=(
-            Section(
+            Section.of(
                 "Same points, same kernel, other labels",
-                (
-                    "Each row is the function of smallest norm through all training points. "
-                    "Nothing but the labels differs between rows.",
-                ),
-                tuple(figures),
-                (labelings_table(study),),
+                "Each row is the function of smallest norm through all training points. Nothing "
+                "but the labels differs between rows.",
+                *figures,
+                labelings_table(study),
             ),
-            Section("How exact it is", _exactness(study), _refinement(study), (_facts(study),)),
+            Section.of("How exact it is", *_exactness(study), *_refinement(study), _facts(study)),
             Section("Worth knowing", study.warnings or ("Nothing unusual was met.",)),
         ),
         footer=(command, f"seed {study.seed}, device {study.device}"),
     )
 
 
-def _refinement(study: InterpolationStudy) -> tuple[Figure, ...]:
+def _refinement(study: InterpolationStudy) -> Iterator[Figure]:
     if len(study.refinements) < 3:
-        return ()
+        return
     steps = list(range(len(study.refinements)))
     picture = plots.lines(
         [plots.Series("largest residual", steps, list(study.refinements))],
@@ -136,20 +129,19 @@ def _refinement(study: InterpolationStudy) -> tuple[Figure, ...]:
         "The factor is in float32; every step solves for what is left, with the kernel computed "
         "again in float64."
     )
-    return (Figure(picture, caption),)
+    yield Figure(picture, caption)
 
 
-def _exactness(study: InterpolationStudy) -> tuple[str, ...]:
-    sentences = [
+def _exactness(study: InterpolationStudy) -> Iterator[str]:
+    yield (
         f"The largest of all differences between the function and its values is "
         f"{study.residual:.1e}, computed afresh in float64 at the end. There is no ridge: λ = 0."
-    ]
+    )
     if study.smallest_pivot is not None:
-        sentences.append(
+        yield (
             f"The smallest pivot is {study.smallest_pivot:.1e} of its diagonal entry: the part of "
             "a point that the points before it do not explain, squared."
         )
-    return tuple(sentences)
 
 
 def _facts(study: InterpolationStudy) -> Table:

@@ -97,10 +97,8 @@ def answer(record: Shown) -> str:
     if record["attack"] is not None:
         verdicts = [e for e in record["attack"]["measures"] if e["verdict"] != "undefined"]
         moving = [e for e in verdicts if e["verdict"] == "moves"]
-        text = (
-            f"In {record['attack']['gauges']} gauges of the same function, {len(moving)} of "
-            f"{len(verdicts)} measures change"
-        )
+        gauges = f"In {record['attack']['gauges']} gauges of the same function"
+        text = f"{gauges}, {len(moving)} of {len(verdicts)} measures change"
         if moving:
             farthest = max(moving, key=_moved)
             text += f", {farthest['name']} by {decades(farthest)} decades"
@@ -183,23 +181,18 @@ def write_text(result: Single, console: Console) -> None:
     record = result.record
     console.print(answer(record), style="bold", soft_wrap=True)
     console.print()
-    _print(panel_table(record), console)
-    if record["attack"] is not None:
+    words = ("measure", "same whatever the", "verdict", "more complex")
+    for table in (panel_table, attack_table) if record["attack"] is not None else (panel_table,):
+        shown = table(record)
+        numeric = tuple(name not in words for name in shown.headings)
+        replace(shown, numeric=numeric, caption="").print(console)
         console.print()
-        _print(attack_table(record), console)
-    console.print()
     for names, reason in undefined_reasons(record):
         console.print(f"undefined: {names}: {reason}.", soft_wrap=True)
     if record["against"] is not None:
         console.print(comparison_text(record), soft_wrap=True)
     tail = f"{record['examples']:,} examples of {record['data']}. Seed {record['seed']}."
     console.print(f"{training_text(record)} {tail}".strip(), soft_wrap=True)
-
-
-def _print(table: Table, console: Console) -> None:
-    words = ("measure", "same whatever the", "verdict", "more complex")
-    numeric = tuple(name not in words for name in table.headings)
-    replace(table, numeric=numeric, caption="").print(console)
 
 
 #: So many bars can be told apart on a telephone.
@@ -240,28 +233,25 @@ def _attack(record: Shown) -> Section:
         x_label="largest over smallest value, in decades",
     )
     caption = f"The {len(shown)} that moved farthest; {len(still)} stayed put."
-    return Section(
+    return Section.of(
         "What moves when only the way of writing changes?",
-        paragraphs=(
-            "Multiplying what a hidden channel receives by a factor, and dividing what reads it by "
-            "the same factor, changes every weight and no prediction. A measure that changes under "
-            "this cannot by itself say anything about the function. The logarithms of the factors "
-            f"were drawn with standard deviation {attacked['spread']:g}.",
-        ),
-        figures=(Figure(picture, caption if moving else "None moved."),),
-        tables=(attack_table(record),),
+        "Multiplying what a hidden channel receives by a factor, and dividing what reads it by the "
+        "same factor, changes every weight and no prediction. A measure that changes under this "
+        "cannot by itself say anything about the function. The logarithms of the factors were "
+        f"drawn with standard deviation {attacked['spread']:g}.",
+        Figure(picture, caption if moving else "None moved."),
+        attack_table(record),
         folded="All of them, as a table",
     )
 
 
 def _values(record: Shown) -> Section:
-    compared = "" if record["against"] is None else comparison_text(record)
-    paragraphs = [text for text in (compared, training_text(record)) if text]
-    paragraphs += [f"Undefined: {names}: {why}." for names, why in undefined_reasons(record)]
-    return Section(
+    return Section.of(
         "All measures",
-        paragraphs=tuple(paragraphs),
-        tables=(panel_table(record),),
+        "" if record["against"] is None else comparison_text(record),
+        training_text(record),
+        *(f"Undefined: {names}: {why}." for names, why in undefined_reasons(record)),
+        panel_table(record),
         folded="Every value",
     )
 
@@ -271,25 +261,21 @@ def _formulas(record: Shown) -> Section:
         (e["name"], e["formula"], e["source"], claims(e)) for e in record["panel"]["measures"]
     )
     headings = ("measure", "formula", "source", "same whatever the")
-    return Section(
+    return Section.of(
         "What is computed",
-        paragraphs=(
-            "A convolution counts as the matrix [output channels, input channels x kernel "
-            "positions]. Batch normalization was folded first. Everything is float64, products in "
-            "logarithms. “Same whatever the”: what a measure claims not to depend on: the gauge "
-            "(rescaling of hidden channels), the order of hidden channels, the output scale.",
-        ),
-        tables=(Table(headings, rows, numeric=(False,) * 4),),
+        "A convolution counts as the matrix [output channels, input channels x kernel positions]. "
+        "Batch normalization was folded first. Everything is float64, products in logarithms. "
+        "“Same whatever the”: what a measure claims not to depend on: the gauge (rescaling of "
+        "hidden channels), the order of hidden channels, the output scale.",
+        Table(headings, rows, numeric=(False,) * 4),
         folded="Every formula and its source",
     )
 
 
-_NOT_SAID = Section(
+_NOT_SAID = Section.of(
     "What this does not say",
-    (
-        "That a measure does not move says that it is a property of the function, not that it "
-        "predicts how well the network generalizes; only many networks can show that. Bounds at or "
-        "near 1 say nothing at all; each holds alone with a confidence of 95 %, not all of them "
-        "together. The smallest certificates come from nonvacuous certify.",
-    ),
+    "That a measure does not move says that it is a property of the function, not that it predicts "
+    "how well the network generalizes; only many networks can show that. Bounds at or near 1 say "
+    "nothing at all; each holds alone with a confidence of 95 %, not all of them together. The "
+    "smallest certificates come from nonvacuous certify.",
 )

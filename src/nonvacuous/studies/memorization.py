@@ -53,10 +53,8 @@ class Memorize(SingleStudy[MemorizeSettings]):
     kept = ("network.safetensors",)
 
     def title(self, settings: MemorizeSettings) -> str:
-        return (
-            f"{settings.data}, {settings.labels} labels, depth {settings.depth}, seed "
-            f"{settings.seed}"
-        )
+        labels = f"{settings.labels} labels"
+        return f"{settings.data}, {labels}, depth {settings.depth}, seed {settings.seed}"
 
     def compute(self, cell: MemorizeSettings, at: Context) -> Single:
         from nonvacuous.memorization import ConflictingValues, memorize, random_labels
@@ -119,9 +117,9 @@ class Memorize(SingleStudy[MemorizeSettings]):
                 "exact certificate",
             ),
             sections=(
-                Section("In numbers", tables=(_facts_table(record),)),
+                Section.of("In numbers", _facts_table(record)),
                 *_pictures(**result.drawn),
-                Section("What does this not say?", paragraphs=tuple(record["does_not_say"])),
+                Section.of("What does this not say?", *record["does_not_say"]),
             ),
             footer=(
                 command,
@@ -285,13 +283,14 @@ def _pictures(
         x_label="position ⟨a, x⟩, from the first knot (0) to the last point shown (1)",
         y_label="value",
     )
-    how = (
+    yield Section.of(
+        "How does it work?",
         "One random direction a puts the points in a row. The network c(x) = Σ w max(⟨a, x⟩ − "
         "b, 0) is zero left of its first knot and bends at every point: with one bend for each "
         "point it passes through any values. Marks are points with their memorized labels, "
-        "except the first, which is the first knot."
+        "except the first, which is the first knot.",
+        Figure(picture),
     )
-    yield Section("How does it work?", (how,), (Figure(picture),))
     if errors:
         picture = lines(
             [Series("largest error in the stretch", *errors)],
@@ -301,14 +300,15 @@ def _pictures(
             log_y=True,
             level=("a label would change", 0.5),
         )
-        lost = (
+        yield Section.of(
+            "What is left of it in float64?",
             "The certificate is about exact arithmetic. A network in float64 rounds every product "
             "and sum: many units with steep slopes cancel, the more of them the farther right a "
-            "point lies. Depth helps, since each layer then stands still after its own block."
+            "point lies. Depth helps, since each layer then stands still after its own block.",
+            Figure(picture),
         )
-        yield Section("What is left of it in float64?", (lost,), (Figure(picture),))
     sentence = "Sorting aside, every step passes over the points once."
-    yield Section("How long does it take?", (sentence,), (picture_of_times(*times),))
+    yield Section.of("How long does it take?", sentence, picture_of_times(*times))
 
 
 def picture_of_times(points: Sequence[float], seconds: Sequence[float]) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from nonvacuous.randomization.intervals import Interval
 from nonvacuous.randomization.learners import CurvePoint, Outcome
@@ -30,26 +31,19 @@ def figures(study: Study) -> dict[str, str]:
 
 def learning_curves(study: Study) -> str | None:
     """Figure 1a: the training error after every epoch, in conditions from true to noise."""
-    watched = [
-        entry
+
+    def share(point: CurvePoint, outcome: Outcome) -> float:
+        return 100 * point.train_errors / outcome.train_examples
+
+    series = [
+        _mean_curve(entry, entry.name, share)
         for entry in study.conditions
         if entry.name in _CURVES and all(outcome.curve for outcome in entry.outcomes)
     ]
-    if not watched:
+    if not series:
         return None
-    series = []
-    for entry in watched:
-        epochs, shares = _mean_curve(
-            entry.outcomes, lambda point, outcome: point.train_errors / outcome.train_examples
-        )
-        series.append(Series(entry.name, epochs, [100 * share for share in shares]))
-    return lines(
-        series,
-        title="Learning curves",
-        x_label="epoch",
-        y_label="training error, %",
-        lowest=0.0,
-    )
+    labels = {"x_label": "epoch", "y_label": "training error, %"}
+    return lines(series, title="Learning curves", **labels, lowest=0.0)
 
 
 def time_to_fit(study: Study) -> str | None:
@@ -103,8 +97,8 @@ def clean_and_corrupted(study: Study) -> str | None:
     }
     series = []
     for label, share in shares.items():
-        epochs, errors = _mean_curve(entry.outcomes, share)
-        series.append(Series(label, epochs, [100 * (1 - error) for error in errors]))
+        wrong = _mean_curve(entry, label, share)
+        series.append(replace(wrong, y=[100 * (1 - error) for error in wrong.y]))
     return lines(
         series,
         title=f"Clean and corrupted examples ({entry.name})",
@@ -175,8 +169,10 @@ def _noise_levels(study: Study) -> list[ConditionResult]:
 
 
 def _mean_curve(
-    outcomes: Sequence[Outcome], share: Callable[[CurvePoint, Outcome], float]
-) -> tuple[list[int], list[float]]:
+    entry: ConditionResult, label: str, share: Callable[[CurvePoint, Outcome], float]
+) -> Series:
+    """The mean over all networks of what ``share`` says, after some of the epochs."""
+    outcomes = entry.outcomes
     last = min(len(outcome.curve) for outcome in outcomes) - 1
     points = min(_POINTS, last + 1)
     # Evenly spread, with the first epoch and the last.
@@ -185,4 +181,4 @@ def _mean_curve(
         sum(share(outcome.curve[step], outcome) for outcome in outcomes) / len(outcomes)
         for step in steps
     ]
-    return [outcomes[0].curve[step].epoch for step in steps], means
+    return Series(label, [outcomes[0].curve[step].epoch for step in steps], means)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from pydantic import TypeAdapter
 from rich.console import Console
@@ -25,8 +26,9 @@ def drawn_of(result: Single) -> dict[str, str]:
 
 def page(result: Single, command: str) -> StudyPage:
     """The whole page, in the order of a person's questions."""
-    study, drawn = _study(result), drawn_of(result)
-    every = [
+    study = _study(result)
+    drawn = figures(study)
+    every = (
         _findings(study),
         _conditions(study, drawn),
         _curves(study, drawn),
@@ -36,13 +38,13 @@ def page(result: Single, command: str) -> StudyPage:
         _certificates(study, drawn),
         _regularization(study),
         _same(study),
-    ]
+    )
     return StudyPage(
         title=f"Randomization: {study.architecture} on {study.data}",
         question="Does this network learn, or would it fit anything?",
         lead=lead(study),
         badges=_badges(study),
-        sections=tuple(section for section in every if section is not None),
+        sections=tuple(filter(None, every)),
         footer=(
             command,
             f"Seed {study.settings.seed}; {study.networks:,} networks trained by "
@@ -99,9 +101,8 @@ def _doubt(study: Study) -> str:
 
 
 def _badges(study: Study) -> tuple[str, ...]:
-    badges = [
-        f"{plural(len(study.problems), 'problem')} found" if study.problems else "no leak found"
-    ]
+    found = f"{plural(len(study.problems), 'problem')} found"
+    badges = [found if study.problems else "no leak found"]
     if study.configuration is not None:
         badges.append(f"one configuration {study.configuration[:12]} in all conditions")
     if study.permutations is not None:
@@ -146,7 +147,7 @@ def _table(study: Study) -> Table:
 
 def _fitting(entry: ConditionResult) -> str:
     if entry.fitting != "fit":
-        return {"learning rate exhausted": "rate exhausted"}.get(entry.fitting, entry.fitting)
+        return entry.fitting.removeprefix("learning ")
     if entry.fit_epochs is None:
         return "fitted"
     epochs = f"{entry.fit_epochs.value:.0f} epochs"
@@ -163,71 +164,58 @@ _MISSING = "–"
 def _findings(study: Study) -> Section:
     marks = {"problem": "Problem: ", "good": "", "note": "Note: "}
     rows = tuple((f"{marks[entry.level]}{entry.name}", entry.text) for entry in study.findings)
-    return Section("What was found", tables=(Table(("finding", "what it says"), rows),))
+    return Section.of("What was found", Table(("finding", "what it says"), rows))
 
 
 def _conditions(study: Study, drawn: dict[str, str]) -> Section:
     confidence = f"{100 * study.settings.confidence:g} %"
-    how = study.condition("true").test_error.how
-    rows = tuple(
-        (
-            entry.name,
-            f"{100 * entry.train_error.value:.1f} %",
-            entry.test_error.text(),
-            entry.gap.text(),
-            _how_fitted(entry),
-            _MISSING if entry.relative_time is None else f"{entry.relative_time.value:.1f} ×",
-        )
+    rows = (
+        {
+            "training data": entry.name,
+            "training error": f"{100 * entry.train_error.value:.1f} %",
+            "test error": entry.test_error.text(),
+            "gap": entry.gap.text(),
+            "fitted": _how_fitted(entry),
+            "time to fit": f"{time.value:.1f} ×" if (time := entry.relative_time) else _MISSING,
+        }
         for entry in study.conditions
     )
-    return Section(
+    caption = f"In brackets: {confidence} interval ({study.condition('true').test_error.how})."
+    return Section.of(
         "The same training, other data",
-        paragraphs=(
-            f"{study.architecture} ({study.parameters:,} weights) on {study.examples:,} examples "
-            f"with {study.dimensions:,} inputs and {study.classes} classes. In every condition "
-            f"{study.settings.seeds} networks start from the same weights; only the training data "
-            "differ. Test labels are always the true ones. Guessing errs on "
-            f"{100 * study.guessing:.0f} %.",
-            "The gap is the test error minus the training error: what the training error hides. "
-            "Time to fit counts epochs until no training label is wrong, relative to true labels.",
-        ),
-        figures=_pictures(
+        f"{study.architecture} ({study.parameters:,} weights) on {study.examples:,} examples with "
+        f"{study.dimensions:,} inputs and {study.classes} classes. In every condition "
+        f"{study.settings.seeds} networks start from the same weights; only the training data "
+        "differ. Test labels are always the true ones. Guessing errs on "
+        f"{100 * study.guessing:.0f} %.",
+        "The gap is the test error minus the training error: what the training error hides. Time "
+        "to fit counts epochs until no training label is wrong, relative to true labels.",
+        *_pictures(
             drawn,
             ("figure-1a", "Training error after every epoch, mean over seeds."),
             ("figure-1c", f"Errors as labels are lost; band: {confidence} interval."),
             ("figure-1b", f"Epochs to fit every label; band: {confidence} interval over seeds."),
         ),
-        tables=(
-            Table(
-                ("training data", "training error", "test error", "gap", "fitted", "time to fit"),
-                rows,
-                caption=f"In brackets: {confidence} interval ({how}).",
-                numeric=(False, True, True, True, False, True),
-            ),
-        ),
+        Table.of(rows, caption, words=("training data", "fitted")),
     )
 
 
 def _how_fitted(entry: ConditionResult) -> str:
-    if entry.fitting == "fit":
-        if entry.fit_epochs is None:
-            return "yes"
-        return f"after {entry.fit_epochs.value:.0f} epochs"
-    return f"{entry.fitted} of {len(entry.outcomes)}: {entry.fitting}"
+    if entry.fitting != "fit":
+        return f"{entry.fitted} of {len(entry.outcomes)}: {entry.fitting}"
+    return "yes" if entry.fit_epochs is None else f"after {entry.fit_epochs.value:.0f} epochs"
 
 
 def _curves(study: Study, drawn: dict[str, str]) -> Section | None:
     entry = half_corrupted(study)
-    if entry is None or "clean-and-corrupted" not in drawn:
+    if entry is None:
         return None
-    return Section(
+    return Section.of(
         "Signal first, noise later?",
-        paragraphs=(
-            f"In {entry.name} some training labels were drawn anew. If the curve of the examples "
-            "that kept their label runs ahead of the others, the network picks up what the labels "
-            "have in common before it memorizes those that fit nothing.",
-        ),
-        figures=_pictures(drawn, ("clean-and-corrupted", "Share answered right, mean over seeds.")),
+        f"In {entry.name} some training labels were drawn anew. If the curve of the examples that "
+        "kept their label runs ahead of the others, the network picks up what the labels have in "
+        "common before it memorizes those that fit nothing.",
+        *_pictures(drawn, ("clean-and-corrupted", "Share answered right, mean over seeds.")),
     )
 
 
@@ -236,17 +224,15 @@ def _learning(study: Study, drawn: dict[str, str]) -> Section | None:
     if tests is None:
         return None
     count = len(tests.permuted)
-    return Section(
+    return Section.of(
         "Could the test error be luck?",
-        paragraphs=(
-            f"{plural(count, 'more network')} {'was' if count == 1 else 'were'} trained on the "
-            "same labels dealt out at random. With true labels the test error is "
-            f"{100 * tests.observed:.1f} %, with permuted ones {100 * min(tests.permuted):.1f} % "
-            f"at best. p = {tests.p_value:.3g}: how often permuted labels do at least as well, "
-            f"counting the true ones as one of the permutations; {plural(count, 'permutation')} "
-            f"cannot give less than {1 / (1 + count):.3g}.",
-        ),
-        figures=_pictures(drawn, ("permutations", "Where true labels stand among permuted ones.")),
+        f"{plural(count, 'more network')} {'was' if count == 1 else 'were'} trained on the same "
+        "labels dealt out at random. With true labels the test error is "
+        f"{100 * tests.observed:.1f} %, with permuted ones {100 * min(tests.permuted):.1f} % at "
+        f"best. p = {tests.p_value:.3g}: how often permuted labels do at least as well, counting "
+        f"the true ones as one of the permutations; {plural(count, 'permutation')} cannot give "
+        f"less than {1 / (1 + count):.3g}.",
+        *_pictures(drawn, ("permutations", "Where true labels stand among permuted ones.")),
     )
 
 
@@ -263,13 +249,11 @@ def _leak(study: Study) -> Section:
     if test.student is not None:
         rows.append(("p-value, over seeds (Student's t)", f"{test.student:.3g}"))
     rows.append(("a leak is reported below", f"{leak.level:.3g}"))
-    return Section(
+    return Section.of(
         "Has the test set leaked?",
-        paragraphs=(
-            "A network that was trained on labels drawn at random knows nothing of the true ones. "
-            "If it still beats chance on the test set, something in its training has seen them.",
-        ),
-        tables=(Table(("check", "result"), tuple(rows), numeric=(False, True)),),
+        "A network that was trained on labels drawn at random knows nothing of the true ones. If "
+        "it still beats chance on the test set, something in its training has seen them.",
+        Table(("check", "result"), tuple(rows), numeric=(False, True)),
         folded="How it was tested",
     )
 
@@ -283,18 +267,14 @@ def _capacity(study: Study) -> Section:
     if signs is not None:
         said = "says nothing: a gap is never above 1" if signs.is_vacuous else "a diagnosis only"
         meaning = f"{signs.sign_vectors} sign vectors; 0 is guessing, 1 fits all. A lower bound"
-        rows += [
-            ("R̂, fit of random signs", signs.complexity.text(percent=False), meaning),
-            ("gap that this R̂ allows", f"{signs.gap_bound:.2f}", said),
-        ]
-    return Section(
+        rows.append(("R̂, fit of random signs", signs.complexity.text(percent=False), meaning))
+        rows.append(("gap that this R̂ allows", f"{signs.gap_bound:.2f}", said))
+    return Section.of(
         "What classical capacity says",
-        paragraphs=(
-            "These numbers depend on the architecture and the inputs, never on the labels: they "
-            "are the same for true and for random labels, although the gaps above are not. So "
-            "they cannot be the reason why this network generalizes.",
-        ),
-        tables=(Table(("number", "value", "meaning"), tuple(rows), numeric=(False, True, False)),),
+        "These numbers depend on the architecture and the inputs, never on the labels: they are "
+        "the same for true and for random labels, although the gaps above are not. So they cannot "
+        "be the reason why this network generalizes.",
+        Table(("number", "value", "meaning"), tuple(rows), numeric=(False, True, False)),
         folded="Every number, and what it means",
     )
 
@@ -302,88 +282,78 @@ def _capacity(study: Study) -> Section:
 def _certificates(study: Study, drawn: dict[str, str]) -> Section | None:
     if not study.certificates:
         return None
-    rows = tuple(
-        (
-            entry.condition,
-            _MISSING if entry.risk_upper is None else shown_up(entry.risk_upper),
-            f"{entry.floor:.3f}",
-            entry.verdict if not entry.reason else f"{entry.verdict}: {entry.reason}",
-        )
+    rows = (
+        {
+            "condition": entry.condition,
+            "error at most": _MISSING if entry.risk_upper is None else shown_up(entry.risk_upper),
+            "unavoidable": f"{entry.floor:.3f}",
+            "verdict": ": ".join(filter(None, (entry.verdict, entry.reason))),
+        }
         for entry in study.certificates
     )
-    return Section(
+    return Section.of(
         "Does a certificate know the difference?",
-        paragraphs=(
-            "A PAC-Bayes certificate looks at the data and the labels. For every condition a "
-            "randomized network was trained for the best promise about new data of the same "
-            "condition. On random labels it must promise nothing: nobody can predict them.",
-            "These are quick ones; nonvacuous certify takes more time and promises more. Each "
-            f"holds with confidence {study.settings.confidence:g} by itself.",
-        ),
-        figures=_pictures(drawn, ("certificates", "Promised, and unavoidable by anybody.")),
-        tables=(Table(("condition", "error at most", "unavoidable", "verdict"), rows),),
+        "A PAC-Bayes certificate looks at the data and the labels. For every condition a "
+        "randomized network was trained for the best promise about new data of the same "
+        "condition. On random labels it must promise nothing: nobody can predict them.",
+        "These are quick ones; nonvacuous certify takes more time and promises more. Each holds "
+        f"with confidence {study.settings.confidence:g} by itself.",
+        *_pictures(drawn, ("certificates", "Promised, and unavoidable by anybody.")),
+        Table.of(rows),
     )
 
 
 def _regularization(study: Study) -> Section | None:
     if not study.regularization:
         return None
-    errors = ("true_train", "true_test", "random_train", "random_test")
-    rows = tuple(
-        (entry.name, *(_mean(getattr(entry, name)) for name in errors), entry.note)
+
+    def mean(values: tuple[float, ...]) -> str:
+        return f"{100 * sum(values) / len(values):.1f} %" if values else _MISSING
+
+    rows = (
+        {
+            "regularizer": entry.name,
+            "true: training error": mean(entry.true_train),
+            "true: test error": mean(entry.true_test),
+            "random: training error": mean(entry.random_train),
+            "random: test error": mean(entry.random_test),
+            "note": entry.note,
+        }
         for entry in study.regularization
     )
-    kinds = ("true: training", "true: test", "random: training", "random: test")
-    return Section(
+    caption = f"Means over {study.settings.seeds} seeds."
+    return Section.of(
         "Is it the regularization?",
-        paragraphs=(
-            "If a regularizer were the reason for generalization, leaving it out would spoil the "
-            "test error with true labels, and with it random labels could not be fitted.",
-        ),
-        tables=(
-            Table(
-                ("regularizer", *(f"{kind} error" for kind in kinds), "note"),
-                rows,
-                caption=f"Means over {study.settings.seeds} seeds.",
-                numeric=(False, True, True, True, True, False),
-            ),
-        ),
+        "If a regularizer were the reason for generalization, leaving it out would spoil the test "
+        "error with true labels, and with it random labels could not be fitted.",
+        Table.of(rows, caption, words=("regularizer", "note")),
     )
 
 
 def _same(study: Study) -> Section:
-    rows = tuple(
-        (
-            entry.name,
-            " ".join(outcome.configuration[:8] for outcome in entry.outcomes),
-            " ".join(outcome.data[:8] for outcome in entry.outcomes),
-        )
+    rows = (
+        {
+            "condition": entry.name,
+            "configuration, by seed": " ".join(o.configuration[:8] for o in entry.outcomes),
+            "training data, by seed": " ".join(o.data[:8] for o in entry.outcomes),
+        }
         for entry in study.conditions
     )
-    headings = ("condition", "configuration, by seed", "training data, by seed")
     # Every kind of condition once, whatever its strength.
     kinds: dict[str, str] = {}
     for entry in study.conditions:
         name, colon, _ = entry.name.partition(":")
         kinds.setdefault(f"{name}:P" if colon else name, entry.description)
-    return Section(
+    return Section.of(
         "Was anything else changed?",
-        paragraphs=(
-            "One fingerprint for each seed over everything but the data: architecture, initial "
-            "weights, training and its settings. Reading down a column, the fingerprints of the "
-            "configuration are equal and those of the data are not.",
-        ),
-        tables=(
-            Table(headings, rows, numeric=(False, False, False)),
-            Table(("training data", "what was done to it"), tuple(kinds.items())),
-        ),
+        "One fingerprint for each seed over everything but the data: architecture, initial "
+        "weights, training and its settings. Reading down a column, the fingerprints of the "
+        "configuration are equal and those of the data are not.",
+        replace(Table.of(rows), numeric=(False,) * 3),
+        Table(("training data", "what was done to it"), tuple(kinds.items())),
         folded="The fingerprints, and what was done to the data",
     )
 
 
 def _pictures(drawn: dict[str, str], *wanted: tuple[str, str]) -> tuple[Figure, ...]:
     return tuple(Figure(drawn[name], caption) for name, caption in wanted if name in drawn)
-
-
-def _mean(values: tuple[float, ...]) -> str:
-    return f"{100 * sum(values) / len(values):.1f} %" if values else _MISSING

@@ -16,8 +16,6 @@ from nonvacuous.study.settings import DataSettings, default_folder
 from nonvacuous.study.study import Context, Single, SingleStudy
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from nonvacuous.progress import Progress
     from nonvacuous.randomization.settings import StudySettings
 
@@ -136,11 +134,6 @@ class Randomize(SingleStudy[RandomizeSettings]):
         where = None if at.data_dir is None else str(at.data_dir)
         drawn = {"model": cell.model, "data": cell.data, "dir": where}
         return Single(record=result.to_dict(), drawn=drawn)
-
-    def show(self, result: Single, console: Console) -> None:
-        from nonvacuous.studies.randomization_page import write_text
-
-        write_text(result, console)
 
     def files(self, result: Single, page: StudyPage | None) -> Mapping[str, str]:
         from nonvacuous.studies.randomization_page import drawn_of

@@ -17,8 +17,6 @@ from nonvacuous.study.settings import EXAMPLES, DataSettings, first_examples
 from nonvacuous.study.study import Context, Single, SingleStudy
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from nonvacuous.data import Examples
 
 #: What these names alone stand for.
@@ -206,11 +204,6 @@ class Sparsity(SingleStudy[SparsitySettings]):
         return Single(
             record=record, drawn={"settings": cell.record(), "shown": drawn, "data_dir": where}
         )
-
-    def show(self, result: Single, console: Console) -> None:
-        from nonvacuous.studies.sparsity_text import write_text
-
-        write_text(result.record, console)
 
     def next_command(self, result: Single, folder: Path | None) -> str | Mapping[str, str | None]:
         """The page first, then the sparse network, then a certificate that can be verified."""

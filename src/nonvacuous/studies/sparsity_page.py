@@ -1,51 +1,172 @@
-"""The page that ``nonvacuous sparsity`` writes: pictures first, then every term."""
+"""What ``nonvacuous sparsity`` prints, and its page: pictures first, then every term."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
+
+from rich.console import Console
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.report.plots import Series, bars, histogram, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.sparsity.findings import Shown
-from nonvacuous.studies.sparsity_text import (
-    activity_table,
-    bound_table,
-    caveats,
-    certificate_verdict,
-    epsilon_table,
-    radius_text,
-)
 from nonvacuous.study.study import Single
+
+Record = Mapping[str, Any]
+
+
+def activity_table(record: Record) -> Table:
+    """One line per hidden layer: how much of it is active, and its radius where it has one."""
+    rows = [
+        {
+            "layer": activity["name"],
+            "units": f"{activity['units']:,}",
+            "active": f"{activity['mean'] / activity['units']:.1%}",
+            "5 to 95 %": f"{activity['active'][0]:.0f} to {activity['active'][-1]:.0f}",
+            "never": f"{activity['never']:,}",
+            "always": f"{activity['always']:,}",
+        }
+        for activity in record["activity"]
+    ]
+    for row, radii in zip(rows, record["radii"], strict=False):
+        row |= {"asked": f"{radii['sparsity']:,}", "radius": radius_text(radii["radius"][2])}
+    return Table.of(rows)
+
+
+def radius_text(value: float | None) -> str:
+    """A radius; without one, nothing can wake a unit up."""
+    return "any" if value is None else f"{value:.2g}"
+
+
+def epsilon_table(record: Record) -> Table:
+    """One line per epsilon: what surely stays as it is when the weights move by it."""
+    known = all(entry["mean_ratio"] is not None for entry in record["epsilons"])
+    return Table.of(
+        {"weights move by": f"{entry['epsilon']:g}"}
+        | ({"activity ratio": f"{entry['mean_ratio']:.1%}"} if known else {})
+        | {f"inactive in {layer['name']}": f"{layer['mean']:.1f}" for layer in entry["layers"]}
+        | {f"unstable in {layer['name']}": f"{layer['unstable']:.1%}" for layer in entry["layers"]}
+        for entry in record["epsilons"]
+    )
+
+
+def bound_table(record: Record) -> Table:
+    """The certificate beside a plain test and the bounds from norms."""
+    rows = [
+        (
+            f"Theorem {entry['theorem']}, {entry['variant']}",
+            risk_text(entry["risk_upper"]),
+            f"KL {entry['kl_nats']:,.0f}, searches {entry['grid_nats']:,.0f} nats; noisy loss "
+            f"{entry['loss_upper']:.1%}; p {entry['escape']:.2g}; n {entry['examples']:,}",
+        )
+        for entry in record["certificates"]
+    ]
+    for entry in record["held_out"]:
+        wrong = f"{entry['errors']:,} of {entry['examples']:,} wrong"
+        rows.append((f"plain test: {entry['what']}", risk_text(entry["risk"]), wrong))
+    for entry in record["norm_bounds"]:
+        added = f"norms alone add {_large(entry['gap'])} at margin {entry['margin']:.3g}"
+        rows.append((entry["name"], risk_text(entry["risk"]), added))
+    headings = ("bound on the risk", "at most", "made of")
+    return Table(headings, tuple(rows), numeric=(False, True, False))
+
+
+def _large(number: float) -> str:
+    return f"{number:,.0f}" if 100 <= number < 1e9 else f"{number:.3g}"
+
+
+def risk_text(risk: float) -> str:
+    """A bound that says nothing is said to say nothing."""
+    return "1 (vacuous)" if risk >= 0.99995 else shown_up(risk)
+
+
+def caveats(record: Record) -> list[str]:
+    """What the numbers rest on."""
+    lines = []
+    if record["certificates"]:
+        lines.append(f"Each bound holds on its own, with confidence {record['confidence']:g}.")
+        lines.append(certificate_verdict(record))
+    else:
+        lines.append("No certificate: it needs a prior chosen without these data (--prior zero).")
+    if record["seen_norm"] and record["norm_bounds"]:
+        lines.append(
+            f"Neyshabur and Golowich take for granted that no input is longer than "
+            f"{record['input_norm']:.4g}, the longest seen."
+        )
+    lines += record["notes"]
+    return lines
+
+
+def certificate_verdict(record: Record) -> str:
+    """Whether sparsity helped, and whether the certificate beats a plain test."""
+    by_variant = {entry["variant"]: entry["risk_upper"] for entry in record["certificates"]}
+    words, best = [], min(by_variant.values())
+    if risk_text(best) == risk_text(1.0):
+        words.append("The certificate is vacuous")
+    elif {"sparse", "dense"} <= by_variant.keys():
+        sparse, dense = by_variant["sparse"], by_variant["dense"]
+        if abs(sparse - dense) <= 0.01 * dense:
+            words.append("Sparsity makes no difference to the certificate here")
+        elif sparse < dense:
+            words.append(f"Sparsity lowers the certificate by {1 - sparse / dense:.0%}")
+        else:
+            words.append(f"Using sparsity costs {sparse / dense - 1:.0%}: the dense form is better")
+    plain = [entry["risk"] for entry in record["held_out"]]
+    if plain:
+        beaten = min(plain) > best
+        words.append(
+            f"{'the certificate beats the' if beaten else 'no bound here beats a'} plain test"
+        )
+    return ("; ".join(words) or "One certificate was made") + "."
+
+
+def write_text(result: Single, console: Console) -> None:
+    record = result.record
+    console.print(record["answer"], soft_wrap=True)
+    for table in (activity_table(record), epsilon_table(record), bound_table(record)):
+        words = table.numeric is not None
+        numeric = tuple(number > 0 and not words for number in range(len(table.headings)))
+        console.print()
+        replace(table, numeric=numeric).print(console)
+    console.print()
+    for line in caveats(record):
+        console.print(line, soft_wrap=True)
+    asked = "asked: units to be inactive for the radius (95 % of the examples have so many); "
+    console.print(
+        f"active: above zero on an average example; {asked if record['radii'] else ''}unstable: "
+        f"sign in doubt at level {record['level']:g}. Seed {record['seed']}.",
+        soft_wrap=True,
+    )
 
 
 def page(result: Single, command: str) -> StudyPage:
     record, shown = result.record, Shown(**result.drawn["shown"])
-    network = f"{record['model']} on {record['data']}"
+    certified = bool(record["certificates"])
     sections = (
         _activity(record),
-        *((_radii(record, shown),) if record["radii"] else ()),
+        _radii(record, shown) if record["radii"] else None,
         _ratio(record),
         _stability(record, shown),
         _surely_off(record, shown),
         _bounds(record),
-        *((_terms(record),) if record["certificates"] else ()),
+        _terms(record) if certified else None,
         _NOT_SAID,
     )
     return StudyPage(
         title="Sparsity",
-        question=f"How sparse is {network}, and does it help?",
-        lead=certificate_verdict(record) if record["certificates"] else record["answer"],
+        question=f"How sparse is {record['model']} on {record['data']}, and does it help?",
+        lead=certificate_verdict(record) if certified else record["answer"],
         badges=_badges(record),
-        sections=sections,
+        sections=tuple(filter(None, sections)),
         footer=(command, f"seed {record['seed']}; Python {sys.version.split()[0]}"),
     )
 
 
-def _badges(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _badges(record: Record) -> tuple[str, ...]:
     errors = record["errors"] / record["examples"]
     badges = [
         "layers " + " – ".join(map(str, record["sizes"])),
@@ -59,102 +180,94 @@ def _badges(record: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(badges)
 
 
-def _activity(record: Mapping[str, Any]) -> Section:
+def _activity(record: Record) -> Section:
     names = [f"{e['name']} ({e['units']})" for e in record["activity"]]
     shares = {
-        "average example": [e["mean"] / e["units"] for e in record["activity"]],
-        "never active": [e["never"] / e["units"] for e in record["activity"]],
-        "always active": [e["always"] / e["units"] for e in record["activity"]],
+        name: [e[count] / e["units"] for e in record["activity"]]
+        for name, count in (
+            ("average example", "mean"),
+            ("never active", "never"),
+            ("always active", "always"),
+        )
     }
-    return Section(
+    more = "; a convolution has a unit for every channel and position."
+    if record["radii"]:
+        more = "; “asked” is how many units the radius below asks to be inactive."
+    return Section.of(
         "How much of it is active?",
-        paragraphs=(
-            *((record["answer"],) if record["certificates"] else ()),
-            "A unit is active on an example when its pre-activation is above zero. “never” and "
-            "“always” count units over all examples"
-            + (
-                "; “asked” is how many units the radius below asks to be inactive."
-                if record["radii"]
-                else "; a convolution has a unit for every channel and position."
-            ),
-        ),
-        figures=(Figure(bars(names, shares, title="Active units", x_label="share of the layer")),),
-        tables=(activity_table(record),),
+        record["answer"] if record["certificates"] else "",
+        "A unit is active on an example when its pre-activation is above zero. “never” and "
+        f"“always” count units over all examples{more}",
+        Figure(bars(names, shares, title="Active units", x_label="share of the layer")),
+        activity_table(record),
         folded="Layer by layer",
     )
 
 
-def _radii(record: Mapping[str, Any], shown: Shown) -> Section:
+def _radii(record: Record, shown: Shown) -> Section:
     values = {
         entry["name"]: [math.log10(radius) for radius in layer]
         for entry, layer in zip(record["radii"], shown.radii, strict=True)
     }
-    quantiles = [
-        (
-            entry["name"],
-            f"{entry['sparsity']:,}",
-            f"{entry['zero']:.1%}",
-            *map(radius_text, entry["radius"]),
-        )
-        for entry in record["radii"]
-    ]
-    norms = [
-        (e["name"], f"{e['row']:.3g}", f"{e['joint']:.3g}", e["way"], f"{e['reach']:.3g}")
+    quantiles = tuple(
+        (e["name"], f"{e['sparsity']:,}", f"{e['zero']:.1%}", *map(radius_text, e["radius"]))
         for e in record["radii"]
-    ]
-    shares = tuple(f"{share:.0%}" for share in record["shares"])
-    title, axis = "Sparse local radii", "radius, power of ten"
-    figures: tuple[Figure, ...] = ()
-    if any(values.values()):
-        figures = (Figure(histogram(values, title=title, x_label=axis, y_label="examples")),)
-    return Section(
+    )
+    norms = (
+        {
+            "layer": e["name"],
+            "row norm": f"{e['row']:.3g}",
+            "joint norm": f"{e['joint']:.3g}",
+            "which bound": e["way"],
+            "reach": f"{e['reach']:.3g}",
+        }
+        for e in record["radii"]
+    )
+    about_norms = (
+        "The norms behind the radii, for the units that may be active: the longest row, the "
+        "smallest of the spectral, Frobenius and babel bounds on the layer, and how long the "
+        "activations before it can be."
+    )
+    shares = (f"{share:.0%}" for share in record["shares"])
+    labels = {"x_label": "radius, power of ten", "y_label": "examples"}
+    figures = (
+        [histogram(values, title="Sparse local radii", **labels)] if any(values.values()) else []
+    )
+    return Section.of(
         "How firmly are units off?",
-        paragraphs=(
-            "The radius says how far, relative to its norms, all weights may move before one of "
-            "the units asked to be inactive can wake up; at zero one is awake already. The columns "
-            "in percent give the radius below which so many examples lie. Layers farther up have "
-            "smaller radii, since the reach multiplies the norms of all layers before.",
-        ),
-        figures=figures,
-        tables=(
-            Table(("layer", "asked", "zero", *shares), tuple(quantiles)),
-            Table(
-                ("layer", "row norm", "joint norm", "which bound", "reach"),
-                tuple(norms),
-                caption="The norms behind the radii, for the units that may be active: the longest "
-                "row, the smallest of the spectral, Frobenius and babel bounds on the layer, and "
-                "how long the activations before it can be.",
-                numeric=(False, True, True, False, True),
-            ),
-        ),
+        "The radius says how far, relative to its norms, all weights may move before one of the "
+        "units asked to be inactive can wake up; at zero one is awake already. The columns in "
+        "percent give the radius below which so many examples lie. Layers farther up have smaller "
+        "radii, since the reach multiplies the norms of all layers before.",
+        *map(Figure, figures),
+        Table(("layer", "asked", "zero", *shares), quantiles),
+        Table.of(norms, about_norms, words=("layer", "which bound")),
         folded="Radii and norms, layer by layer",
     )
 
 
-def _ratio(record: Mapping[str, Any]) -> Section:
+def _ratio(record: Record) -> Section:
     entries = record["epsilons"]
     x = [entry["epsilon"] for entry in entries]
     known = entries[0]["mean_ratio"] is not None
     curves = [
         Series(
-            "all weights", x, [e["mean_ratio"] for e in entries],
-            [e["ratio"][0] for e in entries], [e["ratio"][-1] for e in entries],
+            f"off in {layer['name']}", x, [e["layers"][k]["mean"] / layer["units"] for e in entries]
         )
-    ] if known else []  # fmt: skip
-    layers = [
-        Series(
-            f"off in {activity['name']}",
-            x,
-            [e["layers"][k]["mean"] / activity["units"] for e in entries],
-        )
-        for k, activity in enumerate(record["activity"])
+        for k, layer in enumerate(record["activity"])
     ]
-    ratio = (
-        " The activity ratio is the share of weights between the other units; its band holds 90 % "
-        "of the examples. Where it reaches 1, sparsity is of no use at that size of change."
-    )
+    ratio = ""
+    if known:
+        means = [e["mean_ratio"] for e in entries]
+        band = ([e["ratio"][end] for e in entries] for end in (0, -1))
+        curves.insert(0, Series("all weights", x, means, *band))
+        ratio = (
+            " The activity ratio is the share of weights between the other units; its band holds "
+            "90 % of the examples. Where it reaches 1, sparsity is of no use at that size of "
+            "change."
+        )
     picture = lines(
-        [*curves, *layers],
+        curves,
         title=f"{'Effective activity ratio, and u' if known else 'U'}nits surely off",
         x_label="how far the weights may move (ε)",
         y_label="share",
@@ -162,51 +275,40 @@ def _ratio(record: Mapping[str, Any]) -> Section:
         lowest=0.0,
         highest=1.02,
     )
-    return Section(
+    return Section.of(
         "What is left when the weights may move?",
-        paragraphs=(
-            "For each example the greedy sparsity s*(x, ε) counts the units that lie below zero "
-            f"by at least {record['level']:g} times what a change of relative size ε can do."
-            + (ratio if known else ""),
-        ),
-        figures=(Figure(picture),),
-        tables=(epsilon_table(record),),
+        "For each example the greedy sparsity s*(x, ε) counts the units that lie below zero by at "
+        f"least {record['level']:g} times what a change of relative size ε can do.{ratio}",
+        Figure(picture),
+        epsilon_table(record),
         folded="As a table",
     )
 
 
-def _stability(record: Mapping[str, Any], shown: Shown) -> Section:
+def _stability(record: Record, shown: Shown) -> Section:
     some = [(e["epsilon"], layer) for e in record["epsilons"][::2] for layer in e["layers"]]
     labels = [f"{layer['name']}, ε = {epsilon:g}" for epsilon, layer in some]
     kinds = {"surely active": "active", "surely off": "inactive", "unstable": "unstable"}
     groups = {name: [layer[kind] for _, layer in some] for name, kind in kinds.items()}
-    middle = next(e for e in record["epsilons"] if e["epsilon"] == shown.epsilon)
-    first = record["epsilons"][0]
     columns = [
         (f"{layer['name']}, ε = {entry['epsilon']:g}", layer["kinds"])
-        for entry in ([first] if first is middle else [first, middle])
+        for place, entry in enumerate(record["epsilons"])
+        if place == 0 or entry["epsilon"] == shown.epsilon
         for layer in entry["layers"]
     ]
-    rows = [(kind, *(f"{kinds[kind]:,}" for _, kinds in columns)) for kind in columns[0][1]]
-    return Section(
+    rows = tuple((kind, *(f"{kinds[kind]:,}" for _, kinds in columns)) for kind in columns[0][1])
+    headings = ("units", *(name for name, _ in columns))
+    return Section.of(
         "Which units keep their sign?",
-        paragraphs=(
-            "A unit that surely stays active is linear, one that surely stays off is absent: only "
-            "unstable ones bend when the weights move.",
-        ),
-        figures=(Figure(bars(labels, groups, title="Signs", x_label="share of units × examples")),),
-        tables=(
-            Table(
-                ("units", *(name for name, _ in columns)),
-                tuple(rows),
-                caption="How many units, by what they do over all examples.",
-            ),
-        ),
+        "A unit that surely stays active is linear, one that surely stays off is absent: only "
+        "unstable ones bend when the weights move.",
+        Figure(bars(labels, groups, title="Signs", x_label="share of units × examples")),
+        Table(headings, rows, caption="How many units, by what they do over all examples."),
         folded="As a table",
     )
 
 
-def _surely_off(record: Mapping[str, Any], shown: Shown) -> Section:
+def _surely_off(record: Record, shown: Shown) -> Section:
     values = {
         entry["name"]: [float(count) for count in layer]
         for entry, layer in zip(record["activity"], shown.sparsity, strict=True)
@@ -214,32 +316,28 @@ def _surely_off(record: Mapping[str, Any], shown: Shown) -> Section:
     counts = [count for layer in values.values() for count in layer]
     # Bins as wide as a whole number: otherwise some would hold more numbers than others.
     spread = max(counts) - min(counts)
-    bins = max(1, int(spread // math.ceil((spread + 1) / 40)))
     picture = histogram(
         values,
         title=f"Greedy sparsity s*(x, {shown.epsilon:g})",
         x_label="units surely off",
         y_label="examples",
-        bins=bins,
+        bins=max(1, int(spread // math.ceil((spread + 1) / 40))),
     )
-    return Section(
+    return Section.of(
         "How does that differ between examples?",
-        paragraphs=(
-            f"Units surely off when the weights may move by {shown.epsilon:g}, example by example. "
-            "A bound for all examples at once must do with the fewest; the theorems of the "
-            "certificate below use each example's own number.",
-        ),
-        figures=(Figure(picture),),
+        f"Units surely off when the weights may move by {shown.epsilon:g}, example by example. "
+        "A bound for all examples at once must do with the fewest; the theorems of the "
+        "certificate below use each example's own number.",
+        Figure(picture),
     )
 
 
-def _bounds(record: Mapping[str, Any]) -> Section:
+def _bounds(record: Record) -> Section:
     risks = {
-        **{f"Theorem {e['theorem']}, {e['variant']}": e["risk_upper"] for e in
-           record["certificates"]},
-        **{f"test: {e['what']}": e["risk"] for e in record["held_out"]},
-        **{e["name"]: e["risk"] for e in record["norm_bounds"]},
-    }  # fmt: skip
+        f"Theorem {e['theorem']}, {e['variant']}": e["risk_upper"] for e in record["certificates"]
+    }
+    risks |= {f"test: {e['what']}": e["risk"] for e in record["held_out"]}
+    risks |= {e["name"]: e["risk"] for e in record["norm_bounds"]}
     picture = bars(
         list(risks),
         {"risk at most": list(risks.values())},
@@ -247,12 +345,8 @@ def _bounds(record: Mapping[str, Any]) -> Section:
         x_label="risk",
         level=("guessing", 1 - 1 / record["sizes"][-1]),
     )
-    return Section(
-        "What does a bound make of it?",
-        paragraphs=tuple(caveats(record)),
-        figures=(Figure(picture),),
-        tables=(bound_table(record),),
-    )
+    heading = "What does a bound make of it?"
+    return Section.of(heading, *caveats(record), Figure(picture), bound_table(record))
 
 
 #: What each term of a certificate is called, and how it is written; bounds are rounded up.
@@ -273,7 +367,7 @@ _TERMS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
 )
 
 
-def _terms(record: Mapping[str, Any]) -> Section:
+def _terms(record: Record) -> Section:
     entries = record["certificates"]
     rows = [
         (name, *("infinite" if e[key] is None else form(e[key]) for e in entries))
@@ -281,29 +375,23 @@ def _terms(record: Mapping[str, Any]) -> Section:
     ]
     for k in range(len(entries[0]["scales"])):
         away = f"squared distance of layer {k + 1} from the prior"
-        rows += [
-            (f"noise of layer {k + 1}", *(f"{e['scales'][k]:.3g}" for e in entries)),
-            (away, *(f"{e['squared_distances'][k]:.4g}" for e in entries)),
-        ]
+        rows.append((f"noise of layer {k + 1}", *(f"{e['scales'][k]:.3g}" for e in entries)))
+        rows.append((away, *(f"{e['squared_distances'][k]:.4g}" for e in entries)))
     variants = tuple(f"Theorem {e['theorem']}, {e['variant']}" for e in entries)
-    return Section(
+    return Section.of(
         "Where does the certificate come from?",
-        paragraphs=(
-            f"{certificate_verdict(record)} Prior: {record['prior']}. The risk is at most "
-            "kl⁻¹(noisy loss, (KL + ln(2√n/δ) + searches) / n) / (1 − p), for the network itself "
-            "and not for a noisy copy of it.",
-        ),
-        tables=(Table(("term", *variants), tuple(rows)),),
+        f"{certificate_verdict(record)} Prior: {record['prior']}. The risk is at most "
+        "kl⁻¹(noisy loss, (KL + ln(2√n/δ) + searches) / n) / (1 − p), for the network itself "
+        "and not for a noisy copy of it.",
+        Table(("term", *variants), tuple(rows)),
         folded="Every term",
     )
 
 
-_NOT_SAID = Section(
+_NOT_SAID = Section.of(
     "What does this not say?",
-    paragraphs=(
-        "That sparsity makes networks generalize: it says what a theorem can make of the "
-        "sparsity that it finds. Activity was measured on these examples; on others it may "
-        "differ, and no bound above assumes that it does not. Radii, ratios and signs are "
-        "facts about this network on these examples, not promises about new ones.",
-    ),
+    "That sparsity makes networks generalize: it says what a theorem can make of the sparsity that "
+    "it finds. Activity was measured on these examples; on others it may differ, and no bound "
+    "above assumes that it does not. Radii, ratios and signs are facts about this network on these "
+    "examples, not promises about new ones.",
 )

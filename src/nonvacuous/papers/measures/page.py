@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nonvacuous.measures.correlation import Estimate
 from nonvacuous.measures.correlation_summary import Standing
 from nonvacuous.papers.measures.pictures import by_hyperparameter, ranking, sign_errors, spoken
 from nonvacuous.papers.measures.settings import AXES, CHANCE, MeasuresSettings
-from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 
 if TYPE_CHECKING:
     from nonvacuous.papers.measures.study import StudyResult
 
-MISSING = "-"
 KINDS = {"mlp": "perceptrons", "cnn": "convolutional networks"}
 #: What each verdict means, in the order in which they are told.
 VERDICTS = {
@@ -30,47 +30,44 @@ def tables(result: StudyResult) -> tuple[Table, Table]:
     return short_table(result), times_table(result)
 
 
-def _axes(result: StudyResult) -> list[str]:
-    """The axes that any measure speaks of."""
-    return [name for name in AXES if any(name in own.granulated for own in result.judged)]
-
-
 def page(result: StudyResult, command: str) -> StudyPage:
-    standings = result.judged
+    standings, settings = result.judged, result.settings
+    # The axes that any measure speaks of.
+    axes = [name for name in AXES if any(name in own.granulated for own in standings)]
     return StudyPage(
         title="Measures on trial",
         question="Which complexity measures predict the generalization gap?",
         lead=lead(result),
         badges=(
-            f"{len(result.reached):,} networks on {result.settings.data}",
+            f"{len(result.reached):,} networks on {settings.data}",
             f"{result.left_out:,} left out",
-            f"training loss {result.settings.stop_loss:g}",
+            f"training loss {settings.stop_loss:g}",
         ),
         sections=(
             Section("What predicts, and what does not?", _words(result)),
-            Section(
+            Section.of(
                 "How well does each order the networks?",
-                (_ORDER_TEXT,),
-                figures=(Figure(ranking(standings)),),
-                tables=(ranking_table(result),),
+                _ORDER_TEXT,
+                Figure(ranking(standings)),
+                ranking_table(result),
             ),
-            Section(
+            Section.of(
                 "Which changes does it predict?",
-                (_GRANULATED_TEXT,),
-                figures=(Figure(by_hyperparameter(standings, _axes(result))),),
-                tables=(granulated_table(result),),
+                _GRANULATED_TEXT,
+                Figure(by_hyperparameter(standings, axes)),
+                granulated_table(result, axes),
             ),
-            *(Section(_GAUGES, (_GAUGES_TEXT,), tables=(t,)) for t in gauges_tables(result)),
-            Section(
+            *(Section.of(_GAUGES, _GAUGES_TEXT, table) for table in gauges_tables(result)),
+            Section.of(
                 "How bad can it be?",
-                (_SIGN_TEXT,),
-                figures=(Figure(sign_errors(standings)),),
-                tables=(robustness_table(result),),
+                _SIGN_TEXT,
+                Figure(sign_errors(standings)),
+                robustness_table(result),
             ),
-            Section("Which networks?", _networks(result), tables=(_grid_table(result.settings),)),
-            Section("How long did it take?", tables=(times_table(result),)),
+            Section.of("Which networks?", *_networks(result), _grid_table(settings)),
+            Section.of("How long did it take?", times_table(result)),
         ),
-        footer=(command, f"seed {result.settings.seed}"),
+        footer=(command, f"seed {settings.seed}"),
     )
 
 
@@ -111,24 +108,22 @@ def lead(result: StudyResult) -> str:
     best = own[0]
     robust = [s.name for s in own if s.worst_error.high < 0.5]
     counts = {verdict: sum(s.verdict == verdict for s in own) for verdict in VERDICTS}
+    surely = "None is surely better than a coin in every kind of change."
+    if robust:
+        surely = f"Surely better than a coin in every kind of change: {', '.join(robust)}."
     return (
         f"Of {len(own)} measures, {counts['predicts']} predict the gap beyond chance and are "
         f"inverted for no hyper-parameter, {counts['in part']} do so in part, {counts['nothing']} "
         f"not at all, and {counts['inverted']} are inverted. The best, {best.name}, gets "
         f"{100 * best.sign_error.value:.0f} % of coupled pairs wrong, "
-        f"{100 * best.worst_error.value:.0f} % for {change(best)}. "
-        + (
-            "None is surely better than a coin in every kind of change."
-            if not robust
-            else f"Surely better than a coin in every kind of change: {', '.join(robust)}."
-        )
+        f"{100 * best.worst_error.value:.0f} % for {change(best)}. {surely}"
     )
 
 
 def change(standing: Standing) -> str:
     """The kind of change where a measure is wrong most."""
     axis, before, after = standing.worst
-    return f"{spoken(axis)} {before:g} to {after:g}" if axis else MISSING
+    return f"{spoken(axis)} {before:g} to {after:g}" if axis else "-"
 
 
 def _words(result: StudyResult) -> tuple[str, ...]:
@@ -161,10 +156,8 @@ def ranking_table(result: StudyResult) -> Table:
             entry.name + (" *" if entry.divided else ""),
             str(rank),
             entry.verdict,
-            f"{entry.tau.value:+.2f}",
-            interval(entry.tau),
-            f"{entry.granulated_mean.value:+.2f}",
-            interval(entry.granulated_mean),
+            *_estimated(entry.tau),
+            *_estimated(entry.granulated_mean),
             f"{entry.loss_tau.value:+.2f}",
         )
         for rank, entry in enumerate(result.judged, start=1)
@@ -175,8 +168,7 @@ def ranking_table(result: StudyResult) -> Table:
         caption += (
             " * Divided by the square root of n, the number of examples: its formula has no n."
         )
-    numeric = (False, True, False, True, True, True, True, True)
-    return Table(headings, rows, caption=caption, numeric=numeric)
+    return Table(headings, rows, caption, numeric=(False, True, False, *(True,) * 5))
 
 
 def robustness_table(result: StudyResult) -> Table:
@@ -199,19 +191,11 @@ def robustness_table(result: StudyResult) -> Table:
 def gauges_tables(result: StudyResult) -> tuple[Table, ...]:
     """By how much a measure orders better where the norm is smallest over rescaling."""
     rows = tuple(
-        (
-            entry.given,
-            entry.best,
-            entry.verdict,
-            f"{entry.tau.value:+.3f}",
-            interval(entry.tau),
-            f"{entry.granulated.value:+.3f}",
-            interval(entry.granulated),
-        )
-        for entry in result.rescaled
+        (e.given, e.best, e.verdict, *_estimated(e.tau, 3), *_estimated(e.granulated, 3))
+        for e in result.rescaled
     )
     headings = ("given", "best gauge", "then", "τ changes by", "95 %", "granulated τ by", "95 %")
-    numeric = (False, False, False, True, True, True, True)
+    numeric = (*(False,) * 3, *(True,) * 4)
     return (Table(headings, rows, numeric=numeric),) if rows else ()
 
 
@@ -234,9 +218,8 @@ def short_table(result: StudyResult) -> Table:
     )
 
 
-def granulated_table(result: StudyResult) -> Table:
+def granulated_table(result: StudyResult, shown: Sequence[str]) -> Table:
     """One column per hyper-parameter."""
-    shown = _axes(result)
     rows = tuple(
         (own.name, *(_signed(own.granulated.get(name)) for name in shown)) for own in result.judged
     )
@@ -248,13 +231,13 @@ def times_table(result: StudyResult) -> Table:
     """Networks per minute, together and alone."""
     times = result.times
     row = {
-        "device": times.device or MISSING,
-        "method": times.method or MISSING,
+        "device": times.device or "-",
+        "method": times.method or "-",
         "networks": f"{times.networks:,}",
         "seconds": f"{times.seconds:.0f}",
-        "per minute": _number(times.per_minute),
-        "one at a time": _number(times.per_minute_alone),
-        "faster": _number(times.speedup, digits=1),
+        "per minute": or_dash(times.per_minute, ",.0f"),
+        "one at a time": or_dash(times.per_minute_alone, ",.0f"),
+        "faster": or_dash(times.speedup, ",.1f"),
         "measuring": f"{times.measuring_seconds:.0f}",
     }
     caption = (
@@ -268,15 +251,15 @@ def interval(entry: Estimate, *, sign: str = "+") -> str:
     return f"{entry.low:{sign}.2f} to {entry.high:{sign}.2f}"
 
 
+def _estimated(entry: Estimate, digits: int = 2) -> tuple[str, str]:
+    return f"{entry.value:+.{digits}f}", interval(entry)
+
+
 def _signed(entry: Estimate | None) -> str:
     if entry is None:
-        return MISSING
+        return "-"
     said = f"{entry.value:+.2f}"
     return f"({said})" if entry.low <= 0 <= entry.high else said
-
-
-def _number(value: float | None, *, digits: int = 0) -> str:
-    return MISSING if value is None else f"{value:,.{digits}f}"
 
 
 def _networks(result: StudyResult) -> tuple[str, ...]:

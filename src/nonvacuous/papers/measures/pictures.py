@@ -40,21 +40,20 @@ def by_hyperparameter(standings: Sequence[Standing], axes_shown: Sequence[str]) 
     """A disk for every measure and hyper-parameter: filled above 0, hollow below, large if sure."""
     title = "Which changes does the measure predict?"
     figure, axes = _rows(title, standings, "")
-    filled: tuple[list[float], list[float], list[float]] = ([], [], [])
-    hollow: tuple[list[float], list[float], list[float]] = ([], [], [])
-    for row, standing in enumerate(standings):
-        for column, axis in enumerate(axes_shown):
-            entry = standing.granulated.get(axis)
-            if entry is None or abs(entry.value) < 0.005:
-                continue
-            kind = filled if entry.value > 0 else hollow
-            for values, value in zip(kind, (column, row, 150.0 * abs(entry.value)), strict=True):
-                values.append(float(value))
-    axes.scatter(*filled[:2], s=filled[2], color=COLORS["certificate"], label="right way round")
-    axes.scatter(
-        *hollow[:2], s=hollow[2], facecolor="none", edgecolor=COLORS["test"], linewidth=1.8,
-        label="inverted",
-    )  # fmt: skip
+    disks = [
+        (column, row, entry.value)
+        for row, standing in enumerate(standings)
+        for column, axis in enumerate(axes_shown)
+        if (entry := standing.granulated.get(axis)) is not None and abs(entry.value) >= 0.005
+    ]
+    hollow = {"facecolor": "none", "edgecolor": COLORS["test"], "linewidth": 1.8}
+    for sign, name, style in (
+        (1, "right way round", {"color": COLORS["certificate"]}),
+        (-1, "inverted", hollow),
+    ):
+        drawn = [(x, y, 150.0 * abs(value)) for x, y, value in disks if sign * value > 0]
+        columns, rows, sizes = zip(*drawn, strict=True) if drawn else ((), (), ())
+        axes.scatter(columns, rows, s=sizes, label=name, **style)
     axes.set_xlim(-0.6, len(axes_shown) - 0.4)
     axes.set_xticks(range(len(axes_shown)), [spoken(name) for name in axes_shown], rotation=90)
     words = "; ".join(
@@ -75,14 +74,10 @@ def sign_errors(standings: Sequence[Standing]) -> str:
         axes.plot([low, high], [row, row], color=COLORS["line"], lw=2)
         axes.plot([lower, upper], [row, row], color=COLORS["possible"], lw=7)
     rows = range(len(standings))
-    means, worst = (
-        [s.sign_error.value for s in standings],
-        [s.worst_error.value for s in standings],
-    )
+    means = [s.sign_error.value for s in standings]
     axes.plot(means, rows, ls="", marker="o", ms=6, color=COLORS["certificate"], label="mean")
-    axes.plot(
-        worst, rows, ls="", marker="X", ms=7, color=COLORS["test"], label="worst kind of change"
-    )
+    worst, name = [s.worst_error.value for s in standings], "worst kind of change"
+    axes.plot(worst, rows, ls="", marker="X", ms=7, color=COLORS["test"], label=name)
     axes.axvline(0.5, color=COLORS["muted"], lw=1.2, ls=(0, (1, 2)), label="a coin")
     axes.set_xlim(-0.02, 1.02)
     words = "; ".join(

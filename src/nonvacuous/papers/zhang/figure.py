@@ -14,15 +14,14 @@ from nonvacuous.papers.zhang.networks import (
     Cell,
     CellResult,
     GroupTiming,
-    Point,
     corruption_title,
     network_title,
 )
-from nonvacuous.papers.zhang.pages import MISSING, completed, percent, yes_or_no
+from nonvacuous.papers.zhang.pages import completed, percent, yes_or_no
 from nonvacuous.papers.zhang.settings import FigureSettings
 from nonvacuous.papers.zhang.training import NetworksStudy
 from nonvacuous.randomization.intervals import Interval, exact_rate
-from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.study.study import Context, Finished
 
 #: Figure 1a: everything that the paper did to the data.
@@ -127,14 +126,13 @@ def corruption_at(level: float) -> str:
 def _sweep(
     settings: FigureSettings, network: str, trained: Mapping[Cell, CellResult]
 ) -> tuple[SweepPoint, ...]:
-    first: Point | None = None
-    points: list[SweepPoint] = []
+    points = []
+    true = trained[Cell(network)].reached(NEARLY)
     for level in settings.levels:
         result = trained[Cell(network, corruption_at(level))]
-        wrong = result.at_fit.test_errors
         there = result.reached(NEARLY)
-        first = first if points else there
-        slowdown = there.epoch / first.epoch if there and first else None
+        slowdown = there.epoch / true.epoch if there and true else None
+        wrong = result.at_fit.test_errors
         error = exact_rate(wrong, result.test_examples, confidence=CONFIDENCE)
         points.append(SweepPoint(level, result, error, slowdown))
     return tuple(points)
@@ -144,8 +142,60 @@ def _sweep(
 SMALL_LOSS = 0.01
 
 
-def _panels(result: FigureResult) -> tuple[Figure, Figure, Figure]:
-    """As the page shows them: c, the answer, then the time that it takes, then how it goes."""
+def sweep_table(result: FigureResult) -> Table:
+    """Panels b and c in numbers: percent, and epochs to fit so much of the training labels."""
+    rows = []
+    for network, points in result.sweep.items():
+        for point in points:
+            error, nearly = point.test_error, point.result.reached(NEARLY)
+            row = {
+                "network": network_title(network),
+                "share": f"{point.level:g}",
+                "train": percent(point.result.train_accuracy),
+                "test error": percent(100 * error.value),
+                "95 % interval": f"{100 * error.low:.2f} to {100 * error.high:.2f}",
+                f"to {NEARLY:g} %": or_dash(nearly and nearly.epoch),
+                "to 100 %": or_dash(point.result.fit_epoch),
+                "slower": or_dash(point.slowdown, ".1f"),
+            }
+            rows.append(row)
+    return Table.of(rows, verdict(result))
+
+
+def curves_table(result: FigureResult) -> Table:
+    """Panel a in numbers, beside the steps that an independent reproduction needed."""
+    settings = result.settings
+    comparable = settings.data == "cifar10" and settings.curves_of == "inception"
+    rows = []
+    for name, cell in result.curves.items():
+        small = (p.steps for p in cell.history if p.loss is not None and p.loss <= SMALL_LOSS)
+        row = {
+            "data": corruption_title(name),
+            "train": percent(cell.train_accuracy),
+            "test": percent(cell.test_accuracy),
+            f"steps to loss {SMALL_LOSS:g}": or_dash(next(small, None), ","),
+        }
+        if comparable:
+            row["an independent reproduction"] = or_dash(STEPS_TO_FIT.get(name), ",")
+        rows.append(row)
+    return Table.of(rows, "Accuracies in percent.")
+
+
+def verdict(result: FigureResult) -> str:
+    """Whether the error rises and ends at guessing, network by network."""
+    parts = (
+        f"{network_title(network)}: rises within the intervals {yes_or_no(found['rises'])}, "
+        f"ends at guessing {yes_or_no(found['ends_at_chance'])}"
+        for network, found in result.summary.items()
+    )
+    return "; ".join(parts) + "."
+
+
+def tables(result: FigureResult) -> tuple[Table, Table]:
+    return sweep_table(result), curves_table(result)
+
+
+def page(result: FigureResult, command: str) -> StudyPage:
     from nonvacuous.report.plots import Series, lines
 
     losses, slow, errors = [], [], []
@@ -156,11 +206,8 @@ def _panels(result: FigureResult) -> tuple[Figure, Figure, Figure]:
         title, levels = network_title(network), [point.level for point in points]
         there = [(p.level, p.slowdown) for p in points if p.slowdown is not None]
         slow.append(Series(title, [x for x, _ in there], [y for _, y in there]))
-        value, low, high = (
-            [100 * getattr(point.test_error, name) for point in points]
-            for name in ("value", "low", "high")
-        )
-        errors.append(Series(title, levels, value, low=low, high=high))
+        ends = ([100 * getattr(p.test_error, e) for p in points] for e in ("value", "low", "high"))
+        errors.append(Series(title, levels, *ends))
     c = lines(
         errors,
         title="c: test error when the labels are fitted",
@@ -184,97 +231,27 @@ def _panels(result: FigureResult) -> tuple[Figure, Figure, Figure]:
         y_label="training loss",
         lowest=0.0,
     )
-    return Figure(c), Figure(b), Figure(a)
-
-
-def sweep_table(result: FigureResult) -> Table:
-    """Panels b and c in numbers: percent, and epochs to fit so much of the training labels."""
-    rows = [
-        {"network": network_title(network)} | _sweep_row(point)
-        for network, points in result.sweep.items()
-        for point in points
-    ]
-    return Table.of(rows, verdict(result))
-
-
-def _sweep_row(point: SweepPoint) -> dict[str, str]:
-    error = point.test_error
-    nearly, fitted = point.result.reached(NEARLY), point.result.fitted
-    return {
-        "share": f"{point.level:g}",
-        "train": percent(point.result.train_accuracy),
-        "test error": percent(100 * error.value),
-        "95 % interval": f"{100 * error.low:.2f} to {100 * error.high:.2f}",
-        f"to {NEARLY:g} %": MISSING if nearly is None else str(nearly.epoch),
-        "to 100 %": MISSING if fitted is None else str(fitted.epoch),
-        "slower": MISSING if point.slowdown is None else f"{point.slowdown:.1f}",
-    }
-
-
-def curves_table(result: FigureResult) -> Table:
-    """Panel a in numbers, beside the steps that an independent reproduction needed."""
-    settings = result.settings
-    comparable = settings.data == "cifar10" and settings.curves_of == "inception"
-    rows = []
-    for name, cell in result.curves.items():
-        small = (p.steps for p in cell.history if p.loss is not None and p.loss <= SMALL_LOSS)
-        row = {
-            "data": corruption_title(name),
-            "train": percent(cell.train_accuracy),
-            "test": percent(cell.test_accuracy),
-            f"steps to loss {SMALL_LOSS:g}": _thousands(next(small, None)),
-        }
-        if comparable:
-            row["an independent reproduction"] = _thousands(STEPS_TO_FIT.get(name))
-        rows.append(row)
-    return Table.of(rows, "Accuracies in percent.")
-
-
-def _thousands(steps: int | None) -> str:
-    return MISSING if steps is None else f"{steps:,}"
-
-
-def verdict(result: FigureResult) -> str:
-    """Whether the error rises and ends at guessing, network by network."""
-    parts = [
-        f"{network_title(network)}: rises within the intervals {yes_or_no(result.rises(network))}, "
-        f"ends at guessing {yes_or_no(result.ends_at_chance(network))}"
-        for network in result.sweep
-    ]
-    return "; ".join(parts) + "."
-
-
-def tables(result: FigureResult) -> tuple[Table, Table]:
-    return sweep_table(result), curves_table(result)
-
-
-def page(result: FigureResult, command: str) -> StudyPage:
-    c, b, a = _panels(result)
     page = StudyPage(
         title="From true labels to random ones",
         question="What happens as more and more labels are replaced by random ones?",
         lead=_lead(result),
         badges=(f"{len(result.settings.levels)} levels × {len(result.sweep)} networks",),
         sections=(
-            Section(
+            Section.of(
                 "Does the test error rise smoothly?",
-                (
-                    "Test error when all training labels were first right, else at the end. Then "
-                    f"the epochs until {NEARLY:g} % and 100 % of the training labels are right, "
-                    "and how many times slower that is than with true labels.",
-                ),
-                figures=(c,),
-                tables=(sweep_table(result),),
+                "Test error when all training labels were first right, else at the end. Then "
+                f"the epochs until {NEARLY:g} % and 100 % of the training labels are right, "
+                "and how many times slower that is than with true labels.",
+                Figure(c),
+                sweep_table(result),
             ),
-            Section("Does fitting take longer?", figures=(b,)),
-            Section(
+            Section.of("Does fitting take longer?", Figure(b)),
+            Section.of(
                 "How does training go on each kind of data?",
-                (
-                    "Shuffled pixels: one order for all images. Random pixels: an order for each. "
-                    "Gaussian: noise with the mean and variance of each channel.",
-                ),
-                figures=(a,),
-                tables=(curves_table(result),),
+                "Shuffled pixels: one order for all images. Random pixels: an order for each. "
+                "Gaussian: noise with the mean and variance of each channel.",
+                Figure(a),
+                curves_table(result),
             ),
         ),
     )

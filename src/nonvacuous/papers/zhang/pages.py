@@ -7,22 +7,15 @@ from dataclasses import replace
 
 from nonvacuous.papers.zhang.networks import PAPER, REGULARIZED, GroupTiming, network_title
 from nonvacuous.papers.zhang.settings import ZhangSettings
-from nonvacuous.report.study import Section, StudyPage, Table
-
-MISSING = "-"
+from nonvacuous.report.study import Section, StudyPage, Table, or_dash
 
 
 def percent(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.2f}"
+    return or_dash(value, ".2f")
 
 
-def points(value: float | None) -> str:
-    return MISSING if value is None else f"{value:+.2f}"
-
-
-def yes_or_no(value: bool | None) -> str:
-    """A judgment in words, or a dash where there is nothing to judge."""
-    return MISSING if value is None else "yes" if value else "no"
+def yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def training_section(settings: ZhangSettings) -> Section:
@@ -55,35 +48,30 @@ def training_section(settings: ZhangSettings) -> Section:
         "network", "model", "epochs", "learning rate", "factor", "weight decay where on",
         "precision",
     )  # fmt: skip
-    return Section(
-        "How were they trained?", (said, inferred), tables=(Table(headings, tuple(rows)),)
-    )
+    return Section.of("How were they trained?", said, inferred, Table(headings, tuple(rows)))
 
 
 def time_table(timings: Sequence[GroupTiming]) -> Table:
     """The time per network against training one after another in the same run."""
-    rows = tuple(
-        (
-            network_title(timing.network),
-            str(timing.networks),
-            timing.method,
-            timing.device,
-            f"{timing.seconds:.1f}",
-            f"{timing.seconds_per_epoch:.3f}",
-            MISSING if timing.solo_seconds is None else f"{timing.solo_seconds:.3f}",
-            MISSING if timing.speedup is None else f"{timing.speedup:.1f}",
-        )
+    rows = (
+        {
+            "network": network_title(timing.network),
+            "at once": str(timing.networks),
+            "method": timing.method,
+            "device": timing.device,
+            "seconds": f"{timing.seconds:.1f}",
+            "each epoch": f"{timing.seconds_per_epoch:.3f}",
+            "alone": or_dash(timing.solo_seconds, ".3f"),
+            "faster": or_dash(timing.speedup, ".1f"),
+        }
         for timing in timings
     )
-    headings = (
-        "network", "at once", "method", "device", "seconds", "each epoch", "alone", "faster",
-    )  # fmt: skip
     total = sum(timing.seconds for timing in timings)
     caption = (
         f"All training: {total:.0f} seconds. Each epoch: seconds per network and epoch; alone: the "
         "same for one network trained by itself; faster: how many times."
     )
-    return Table(headings, rows, caption=caption)
+    return Table.of(rows, caption)
 
 
 def completed(
@@ -91,11 +79,11 @@ def completed(
     settings: ZhangSettings,
     timings: Sequence[GroupTiming],
     command: str,
-    about_time: tuple[str, ...] = (),
+    about_time: str = "",
 ) -> StudyPage:
     """The page with what all of them say: how long it took, and how networks were trained."""
     seconds = f"{sum(timing.seconds for timing in timings):.0f} seconds"
-    times = Section("How long did it take?", about_time, tables=(time_table(timings),))
+    times = Section.of("How long did it take?", about_time, time_table(timings))
     return replace(
         page,
         badges=(*page.badges, seconds, PAPER),

@@ -21,11 +21,11 @@ from nonvacuous.papers.zhang.networks import (
     GroupTiming,
     network_title,
 )
-from nonvacuous.papers.zhang.pages import MISSING, completed, percent, points
+from nonvacuous.papers.zhang.pages import completed, percent
 from nonvacuous.papers.zhang.settings import RegularizationSettings, ZhangSettings
 from nonvacuous.papers.zhang.table import chosen_rows
 from nonvacuous.papers.zhang.training import NetworksStudy
-from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.study.study import Context, Finished
 from nonvacuous.training.many_jobs import AUGMENTATIONS
 
@@ -200,11 +200,11 @@ def table(result: RegularizationResult) -> Table:
         (
             network_title(switch.network),
             switch.kind.regularizers,
-            MISSING if switch.true is None else percent(switch.true.test_accuracy),
+            percent(switch.true and switch.true.test_accuracy),
             percent(switch.published_test),
-            MISSING if switch.random is None else percent(switch.random.train_accuracy),
+            percent(switch.random and switch.random.train_accuracy),
             "fails" if switch.fails else percent(switch.published_train),
-            MISSING if switch.random is None else percent(switch.random.test_accuracy),
+            percent(switch.random and switch.random.test_accuracy),
         )
         for switch in result.switches
     )
@@ -224,7 +224,7 @@ def early_stopping_table(result: RegularizationResult) -> Table:
             percent(switch.true.test_accuracy),
             percent(100 * (1 - switch.true.best.test_errors / switch.true.test_examples)),
             str(switch.true.best.epoch),
-            points(switch.early_stopping),
+            or_dash(switch.early_stopping, "+.2f"),
         )
         for switch in result.switches
         if switch.true is not None
@@ -243,30 +243,31 @@ def tables(result: RegularizationResult) -> tuple[Table, Table]:
 
 def page(result: RegularizationResult, command: str) -> StudyPage:
     imagenet = tuple((*words, percent(train), percent(test)) for *words, train, test in IMAGENET)
+    sections = [
+        Section.of(
+            "The matrix",
+            "If regularizers were necessary, networks without them would do badly on test data. "
+            "If they were sufficient, networks with them could not fit random labels. The paper "
+            "found neither.",
+            *_figures(result),
+            table(result),
+        ),
+        Section.of("Would stopping early have helped?", early_stopping_table(result)),
+        Section.of(
+            "And on ImageNet?",
+            "The paper's numbers for Inception v3, top-1 accuracy; not computed here.",
+            Table(("labels", "regularizers", "train", "test"), imagenet),
+        ),
+    ]
+    if (gain := result.batch_norm_gain) is not None:
+        said = f"Alone it adds {gain:+.2f} points of test accuracy to Inception (published: +3.75)."
+        sections.insert(2, Section.of("And batch normalization?", said))
     page = StudyPage(
         title="Regularizers on and off",
         question="Is it regularization that makes networks generalize?",
         lead=_lead(result),
         badges=(f"{result.trained} networks",),
-        sections=(
-            Section(
-                "The matrix",
-                (
-                    "If regularizers were necessary, networks without them would do badly on test "
-                    "data. If they were sufficient, networks with them could not fit random "
-                    "labels. The paper found neither.",
-                ),
-                figures=_figures(result),
-                tables=(table(result),),
-            ),
-            Section("Would stopping early have helped?", tables=(early_stopping_table(result),)),
-            *_batch_norm(result),
-            Section(
-                "And on ImageNet?",
-                ("The paper's numbers for Inception v3, top-1 accuracy; not computed here.",),
-                tables=(Table(("labels", "regularizers", "train", "test"), imagenet),),
-            ),
-        ),
+        sections=tuple(sections),
     )
     return completed(page, result.settings, result.timings, command)
 
@@ -283,13 +284,6 @@ def _figures(result: RegularizationResult) -> tuple[Figure, ...]:
         groups["published"] = [s.published_test or 0.0 for s in shown]
     title = "Test accuracy on true labels"
     return (Figure(bars(labels, groups, title=title, x_label="test accuracy, %")),)
-
-
-def _batch_norm(result: RegularizationResult) -> tuple[Section, ...]:
-    if (gain := result.batch_norm_gain) is None:
-        return ()
-    said = f"Alone it adds {gain:+.2f} points of test accuracy to Inception (published: +3.75)."
-    return (Section("And batch normalization?", (said,)),)
 
 
 def _lead(result: RegularizationResult) -> str:

@@ -24,16 +24,10 @@ from nonvacuous.papers.zhang.networks import (
     corruption_title,
     network_title,
 )
-from nonvacuous.papers.zhang.pages import (
-    completed,
-    percent,
-    points,
-    time_table,
-    yes_or_no,
-)
+from nonvacuous.papers.zhang.pages import completed, percent, time_table, yes_or_no
 from nonvacuous.papers.zhang.settings import TableSettings, ZhangSettings
 from nonvacuous.papers.zhang.training import NetworksStudy
-from nonvacuous.report.study import Section, StudyPage, Table
+from nonvacuous.report.study import Section, StudyPage, Table, or_dash
 from nonvacuous.study.study import Context, Finished
 
 
@@ -175,7 +169,7 @@ def table(result: TableResult) -> Table:
             percent(row.printed.train),
             percent(row.result.test_accuracy),
             percent(row.printed.test),
-            points(row.test_difference),
+            or_dash(row.test_difference, "+.2f"),
         )
         for row in result.rows
     )
@@ -212,15 +206,21 @@ def page(result: TableResult, command: str) -> StudyPage:
         "Networks of one kind are trained at once. The time of one network alone was measured in "
         "the same run, without its start."
     )
-    rows, paragraphs = (table(result),), (said, *_incomplete(result))
+    compared = {row.printed.number for row in result.rows if row.printed.test is not None}
+    absent = [str(row.number) for row in TABLE_1 if row.number not in compared] if compared else []
+    missing = f"Not computed here: rows {', '.join(absent)} of the paper's table."
     page = StudyPage(
         title="Networks that fit random labels",
         question="Can the same network, trained in the same way, fit labels drawn at random?",
         lead=_lead(result),
         badges=(f"{len(result.rows)} networks",),
-        sections=(Section("Every row beside the published one", paragraphs, tables=rows),),
+        sections=(
+            Section.of(
+                "Every row beside the published one", said, missing if absent else "", table(result)
+            ),
+        ),
     )
-    return completed(page, result.settings, result.timings, command, (about_time,))
+    return completed(page, result.settings, result.timings, command, about_time)
 
 
 def _lead(result: TableResult) -> str:
@@ -241,14 +241,6 @@ def _lead(result: TableResult) -> str:
         return f"{fit}, {answered}."
     best = max(row.result.test_accuracy for row in true)
     return f"{fit}, {answered}; trained in the same way on true labels, up to {best:.1f} %."
-
-
-def _incomplete(result: TableResult) -> tuple[str, ...]:
-    compared = {row.printed.number for row in result.rows if row.printed.test is not None}
-    absent = [str(row.number) for row in TABLE_1 if row.number not in compared]
-    if not compared or not absent:
-        return ()
-    return (f"Not computed here: rows {', '.join(absent)} of the paper's table.",)
 
 
 class Table1(NetworksStudy[TableSettings, TableResult]):
