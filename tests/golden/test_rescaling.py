@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nonvacuous.papers.rescaling.results import BOUND_GOAL, RATIO_TOLERANCE
+from nonvacuous.papers.rescaling.figure import BOUND_GOAL, RATIO_TOLERANCE
 from nonvacuous.papers.rescaling.settings import (
     CNNS,
     MLPS,

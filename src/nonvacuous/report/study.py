@@ -124,9 +124,12 @@ class Section:
     @classmethod
     def of(cls, heading: str, *content: str | Figure | Table, folded: str = "") -> Section:
         """What it holds, in any order, sorted by kind; empty paragraphs are left out."""
-        kinds: tuple[Any, ...] = (str, Figure, Table)
-        parts = (tuple(part for part in content if part and isinstance(part, k)) for k in kinds)
-        return cls(heading, *parts, folded=folded)
+        kinds: dict[str, Any] = {"paragraphs": str, "figures": Figure, "tables": Table}
+        parts: dict[str, Any] = {
+            name: tuple(part for part in content if part and isinstance(part, kind))
+            for name, kind in kinds.items()
+        }
+        return cls(heading, **parts, folded=folded)
 
 
 @dataclass(frozen=True)

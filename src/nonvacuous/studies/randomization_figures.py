@@ -42,8 +42,8 @@ def learning_curves(study: Study) -> str | None:
     ]
     if not series:
         return None
-    labels = {"x_label": "epoch", "y_label": "training error, %"}
-    return lines(series, title="Learning curves", **labels, lowest=0.0)
+    title, y_label = "Learning curves", "training error, %"
+    return lines(series, title=title, x_label="epoch", y_label=y_label, lowest=0.0)
 
 
 def time_to_fit(study: Study) -> str | None:

@@ -229,17 +229,17 @@ def _radii(record: Record, shown: Shown) -> Section:
         "activations before it can be."
     )
     shares = (f"{share:.0%}" for share in record["shares"])
-    labels = {"x_label": "radius, power of ten", "y_label": "examples"}
-    figures = (
-        [histogram(values, title="Sparse local radii", **labels)] if any(values.values()) else []
-    )
+    title, axis = "Sparse local radii", "radius, power of ten"
+    figures: list[Figure] = []
+    if any(values.values()):
+        figures.append(Figure(histogram(values, title=title, x_label=axis, y_label="examples")))
     return Section.of(
         "How firmly are units off?",
         "The radius says how far, relative to its norms, all weights may move before one of the "
         "units asked to be inactive can wake up; at zero one is awake already. The columns in "
         "percent give the radius below which so many examples lie. Layers farther up have smaller "
         "radii, since the reach multiplies the norms of all layers before.",
-        *map(Figure, figures),
+        *figures,
         Table(("layer", "asked", "zero", *shares), quantiles),
         Table.of(norms, about_norms, words=("layer", "which bound")),
         folded="Radii and norms, layer by layer",

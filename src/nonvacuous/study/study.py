@@ -139,6 +139,8 @@ class Study(ABC, Generic[Settings, Result]):
     jobs: ClassVar[int | None] = 1
     #: Where it goes by default, for the help, if not to runs/NAME.
     usual_folder: ClassVar[str] = ""
+    #: The command that makes sense after it.
+    then: ClassVar[str] = ""
     #: Files that cells leave and that belong beside the results.
     kept: ClassVar[tuple[str, ...]] = ()
 
@@ -210,7 +212,7 @@ class Study(ABC, Generic[Settings, Result]):
 
         A flag has a value, None where it is a switch, or "" where it goes.
         """
-        return f"nonvacuous reproduce {self.name} --help"
+        return self.then or f"nonvacuous reproduce {self.name} --help"
 
     @property
     def spec(self) -> str:

@@ -13,8 +13,7 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.rescaling import figure as rescaling_figure
-from nonvacuous.papers.rescaling.figure import STUDY, initialized
-from nonvacuous.papers.rescaling.results import FigureResult
+from nonvacuous.papers.rescaling.figure import STUDY, FigureResult, initialized
 from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
 from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
 from nonvacuous.study.study import Context

@@ -199,7 +199,7 @@ def test_points_of_a_history():
     result = made_up(Cell("alexnet"), ((500, 400), (4, 300), (0, 310), (2, 320)))
     assert result.train_accuracy == pytest.approx(99.8)
     assert result.test_accuracy == pytest.approx(68.0)
-    assert result.fitted.epoch == result.at_fit.epoch == 6
+    assert result.fit_epoch == result.at_fit.epoch == 6
     assert result.reached(99.0).epoch == result.best.epoch == 4
     assert made_up(Cell("alexnet"), ((5, 9), (3, 9))).at_fit.epoch == 4
     assert CellResult(**json.loads(result.model_dump_json())) == result

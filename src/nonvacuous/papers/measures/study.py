@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -287,6 +286,7 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     pages = "nonvacuous.papers.measures.page"
     may_change = JUDGING
     jobs = None
+    then = "nonvacuous measures --help"
 
     def cells(self, settings: MeasuresSettings, finished: Finished) -> Sequence[MeasuresCell]:
         if not settings.train:
@@ -323,9 +323,6 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     def files(self, result: StudyResult, page: StudyPage | None) -> Mapping[str, str]:
         lines = "".join(f"{entry.model_dump_json()}\n" for entry in result.records)
         return {**super().files(result, page), "networks.jsonl": lines}
-
-    def next_command(self, result: StudyResult, folder: Path | None) -> str:
-        return "nonvacuous measures --help"
 
 
 STUDY = MeasuresStudy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.bounds import sampling
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.kinds import Center
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, scale_groups
+from nonvacuous.papers.rescaling.settings import MLPS, PublishedMlp
 from nonvacuous.progress import Progress
 from nonvacuous.records import PaperAccounting
 from nonvacuous.rescaling.columns import (
@@ -28,7 +30,7 @@ from nonvacuous.rescaling.quotients import symmetries_of
 from nonvacuous.rescaling.solver import rescale
 from nonvacuous.risk.estimate import RiskEstimate
 from nonvacuous.risk.pairs import estimate_risk
-from nonvacuous.study.settings import Frozen
+from nonvacuous.study.settings import CellRecord, Frozen
 
 #: The part of the failure probability that pays for sampling a risk.
 _SAMPLING_SHARE = 0.2
@@ -63,6 +65,66 @@ class PaperSetting(Frozen):
     @property
     def kl_ratio(self) -> float:
         return self.kl_before / self.kl_after
+
+
+class OurSetting(Frozen):
+    """An audited certificate for the same weights, with a prior at their initial values.
+
+    tensor_kl_nats, tensor_risk_upper
+                    the same without forgetting the shift of the scores
+    certificate     where the certificate lies, from the folder of the figure
+    """
+
+    risk_upper: float
+    kl_nats: float
+    tensor_risk_upper: float
+    tensor_kl_nats: float
+    empirical_errors: int
+    trials: int
+    status: str
+    is_vacuous: bool
+    posterior: str
+    held_out_twin: float | None
+    test_error: float | None
+    certificate: str
+
+
+class NetworkResult(CellRecord):
+    """Everything about one network."""
+
+    name: str
+    widths: tuple[int, ...]
+    weights: int
+    examples: int
+    train_errors: int
+    paper: PaperSetting
+    ours: OurSetting
+    columns: Mapping[str, tuple[Column, ...]]
+    is_published_data: bool
+
+    @property
+    def published(self) -> PublishedMlp | None:
+        """The paper's numbers, where the network and the data are the paper's."""
+        printed = MLPS if self.is_published_data else ()
+        return next((entry for entry in printed if entry.widths == self.widths), None)
+
+    @property
+    def ratio_error(self) -> float | None:
+        """Our KL ratio over the published one, minus 1."""
+        return self.paper.kl_ratio / self.published.kl_ratio - 1 if self.published else None
+
+    @property
+    def bound_fraction(self) -> float | None:
+        """Our certificate over the published rescaled bound."""
+        return self.ours.risk_upper / self.published.rescaled if self.published else None
+
+    def lines(self) -> tuple[str]:
+        ratio = f"KL ratio {self.paper.kl_ratio:.2f}"
+        ours = f"certificate {shown_up(self.ours.risk_upper)}"
+        if shown := self.published:
+            ratio += f" (published {shown.kl_ratio:.2f})"
+            ours += f" (published {shown.bound:.2f}, rescaled {shown.rescaled:.2f})"
+        return (f"{self.name}: {ratio}, {ours}",)
 
 
 @dataclass(frozen=True, eq=False)

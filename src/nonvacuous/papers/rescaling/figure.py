@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from nonvacuous.certificate import Certificate
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions.copying import copied_network
@@ -24,9 +24,8 @@ from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.errors import BadInput
 from nonvacuous.methods import PostHoc
 from nonvacuous.models import build, seeded
-from nonvacuous.papers.rescaling.columns import Accounts
+from nonvacuous.papers.rescaling.columns import Accounts, NetworkResult, OurSetting
 from nonvacuous.papers.rescaling.images import ImageResult, ImageSettings, run_images
-from nonvacuous.papers.rescaling.results import FigureResult, NetworkResult, OurSetting
 from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
 from nonvacuous.report.measured import errors_on_test
 from nonvacuous.report.study import StudyPage
@@ -150,22 +149,18 @@ class _Work:
             resume=True,
             progress=self._tell,
         )
-        return self._ours(certificate)
-
-    def _ours(self, certificate: Certificate) -> OurSetting:
         complexity, posterior = certificate.complexity, certificate.posterior
         assert complexity is not None and posterior is not None
         assert certificate.empirical.errors is not None
         tensors = total_nats(complexity.terms)
+        inputs = {**certificate.bound.inputs, "kl_nats": tensors}
         twin = certificate.held_out_twin
         tested = next(iter(errors_on_test(certificate)), None)
         return OurSetting(
             risk_upper=certificate.risk_upper,
             kl_nats=complexity.kl_nats,
             tensor_risk_upper=recompute_bound(
-                certificate.bound.model_copy(
-                    update={"inputs": {**certificate.bound.inputs, "kl_nats": tensors}}
-                )
+                certificate.bound.model_copy(update={"inputs": inputs})
             ),
             tensor_kl_nats=tensors,
             empirical_errors=certificate.empirical.errors,
@@ -190,6 +185,56 @@ def _split(examples: Examples, settings: RescalingSettings) -> Split:
     return Split(
         everything[:0], everything[:count], everything[count:], content=examples.content_hash()
     )
+
+
+#: How near a ratio must come to the published one, and how far below its bound ours should be.
+RATIO_TOLERANCE, BOUND_GOAL = 0.15, 0.75
+
+
+@dataclass(frozen=True)
+class FigureResult:
+    """The whole figure."""
+
+    settings: RescalingSettings
+    networks: tuple[NetworkResult, ...]
+    images: tuple[ImageResult, ...] = ()
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """How many networks reach what; the first two count published networks only."""
+        compared = [entry for entry in self.networks if entry.published is not None]
+        return {
+            "networks": len(self.networks),
+            "published": len(compared),
+            "ratios_within_15_percent": sum(
+                abs(entry.ratio_error or 0.0) <= RATIO_TOLERANCE for entry in compared
+            ),
+            "bounds_at_most_three_quarters_of_published": sum(
+                (entry.bound_fraction or 0.0) <= BOUND_GOAL for entry in compared
+            ),
+            "better_than_guessing": sum(not entry.ours.is_vacuous for entry in self.networks),
+            "valid": sum(entry.ours.status == "valid" for entry in self.networks),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "settings": self.settings.record(),
+            "summary": self.summary,
+            "networks": [
+                {
+                    **entry.model_dump(),
+                    "kl_ratio": entry.paper.kl_ratio,
+                    "published": entry.published and entry.published._asdict(),
+                    "ratio_error": entry.ratio_error,
+                    "bound_fraction": entry.bound_fraction,
+                }
+                for entry in self.networks
+            ],
+            "images": [
+                {**entry.model_dump(), "kl_ratios": [point.kl_ratio for point in entry.points]}
+                for entry in self.images
+            ],
+        }
 
 
 class RescalingCell(Frozen):
@@ -235,9 +280,8 @@ class Figure1(Study[RescalingSettings, FigureResult]):
     def compute(self, cell: RescalingCell, at: Context) -> Frozen:
         if cell.images is not None:
             return run_images(cell.images, at)
-        return _Work(
-            RescalingSettings.of({**cell.settings, "networks": [cell.widths]}), at
-        ).compute()
+        settings = RescalingSettings.of({**cell.settings, "networks": [cell.widths]})
+        return _Work(settings, at).compute()
 
     def result(self, settings: RescalingSettings, finished: Finished, at: Context) -> FigureResult:
         known = {entry.cell.model_dump_json(): entry.result for entry in finished}

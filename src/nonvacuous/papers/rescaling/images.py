@@ -225,15 +225,14 @@ def run_images(settings: ImageSettings, at: Context) -> ImageResult:
 
 def _points(accounts: Accounts, at: Context) -> tuple[CnnPoint, ...]:
     points = []
-    for number, shown in enumerate(CNNS, start=1):
-        noise, prior = shown.posterior_scale, shown.prior_scale
+    for number, (prior, noise, bound, rescaled, ratio) in enumerate(CNNS, start=1):
         point = CnnPoint(
             prior_scale=prior,
             posterior_scale=noise,
             **accounts.paper(noise, prior, accounts.risk(noise)).model_dump(),
-            published_bound=shown.bound,
-            published_rescaled=shown.rescaled,
-            published_kl_ratio=shown.kl_ratio,
+            published_bound=bound,
+            published_rescaled=rescaled,
+            published_kl_ratio=ratio,
         )
         points.append(point)
         at.tell("scales", number, len(CNNS), f"ratio {point.kl_ratio:.2f}")

@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 
 from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.papers.rescaling.columns import Column, NetworkResult
+from nonvacuous.papers.rescaling.figure import FigureResult
 from nonvacuous.papers.rescaling.images import CnnPoint, ImageResult, inferred_weights
-from nonvacuous.papers.rescaling.results import FigureResult, NetworkResult
 from nonvacuous.papers.rescaling.settings import CNNS, RESCALING_PAPER, PublishedCnn
 from nonvacuous.report.plots import bars
-from nonvacuous.report.study import Figure, Section, StudyPage, Table
-
-_MISSING = "-"
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 
 
 def tables(result: FigureResult) -> tuple[Table, ...]:
@@ -21,32 +20,31 @@ def tables(result: FigureResult) -> tuple[Table, ...]:
 
 def page(result: FigureResult, command: str) -> StudyPage:
     settings = result.settings
-    published = (
-        f"Published: {RESCALING_PAPER}, read off the figure (bounds to 0.02, ratios to 0.05)."
-    )
     earned = (
         "The same noise around the same weights, accounted for in different ways: complexity in "
         "nats (charge included), then the McAllester bound and the kl-inverse, each with "
         f"confidence {settings.confidence:g} by itself. Columns with different priors may be "
         "compared but not minimized over."
     )
-    columns = tuple(_columns_table(result, level) for level in result.networks[0].columns)
-    images = tuple(image_tables(result.images))
+    columns = (_columns_table(result, level) for level in result.networks[0].columns)
+    sections = [
+        Section.of(
+            "Every network beside the published one",
+            f"Published: {RESCALING_PAPER}, read off the figure (bounds to 0.02, ratios to 0.05).",
+            _training(result),
+            *_figures(result.networks),
+            networks_table(result),
+        ),
+        Section.of("Who earns the improvement?", earned, *columns),
+    ]
+    if result.images:
+        sections.append(Section.of("Networks on images", *image_tables(result.images)))
     return StudyPage(
         title="Rescaling, figure 1",
         question="How much smaller is a bound after rescaling?",
         lead=verdict(result),
         badges=(f"{len(result.networks)} networks on {settings.data}", RESCALING_PAPER),
-        sections=(
-            Section(
-                "Every network beside the published one",
-                (published, _training(result)),
-                _figures(result.networks),
-                (networks_table(result),),
-            ),
-            Section("Who earns the improvement?", (earned,), tables=columns),
-            *((Section("Networks on images", tables=images),) if images else ()),
-        ),
+        sections=tuple(sections),
         footer=(command, f"seed {settings.seed}"),
     )
 
@@ -92,15 +90,15 @@ def _cells(entry: NetworkResult, arrow: str = "→") -> tuple[str, ...]:
         entry.name,
         f"{entry.weights:,}",
         f"{paper.kl_ratio:.2f}",
-        _MISSING if shown is None else f"{shown.kl_ratio:.2f}",
-        _MISSING if entry.ratio_error is None else f"{entry.ratio_error:+.0%}",
+        or_dash(shown and shown.kl_ratio, ".2f"),
+        or_dash(entry.ratio_error, "+.0%"),
         f"{shown_up(paper.bound, 2)} {arrow} {shown_up(paper.rescaled, 2)}",
-        _MISSING if shown is None else f"{shown.bound:.2f} {arrow} {shown.rescaled:.2f}",
+        "-" if shown is None else f"{shown.bound:.2f} {arrow} {shown.rescaled:.2f}",
         f"{shown_up(ours.risk_upper)}{vacuous}{status}",
-        _MISSING if entry.bound_fraction is None else f"{entry.bound_fraction:.0%}",
+        or_dash(entry.bound_fraction, ".0%"),
         shown_up(ours.tensor_risk_upper),
-        _MISSING if ours.held_out_twin is None else shown_up(ours.held_out_twin),
-        _MISSING if ours.test_error is None else f"{ours.test_error:.4f}",
+        "-" if ours.held_out_twin is None else shown_up(ours.held_out_twin),
+        or_dash(ours.test_error, ".4f"),
     )
 
 
@@ -133,15 +131,13 @@ def verdict(result: FigureResult) -> str:
 
 
 def _columns_table(result: FigureResult, level: str) -> Table:
-    rows = []
-    for same in zip(*(entry.columns[level] for entry in result.networks), strict=True):
-        cells = (
-            f"{column.kl_nats + column.charge_nats:,.0f} "
-            f"({shown_up(column.mcallester)} / {shown_up(column.kl_inverse)})"
-            for column in same
-        )
-        rows.append((same[0].name, *cells))
-    return Table((f"noise {level}", *(entry.name for entry in result.networks)), tuple(rows))
+    def said(column: Column) -> str:
+        bounds = f"{shown_up(column.mcallester)} / {shown_up(column.kl_inverse)}"
+        return f"{column.kl_nats + column.charge_nats:,.0f} ({bounds})"
+
+    columns = zip(*(entry.columns[level] for entry in result.networks), strict=True)
+    rows = tuple((same[0].name, *map(said, same)) for same in columns)
+    return Table((f"noise {level}", *(entry.name for entry in result.networks)), rows)
 
 
 def _figures(entries: tuple[NetworkResult, ...]) -> tuple[Figure, Figure]:
@@ -226,14 +222,14 @@ def _by_squares(results: tuple[ImageResult, ...]) -> Table:
 
 
 def _accounts(result: ImageResult) -> Table:
-    rows = []
-    for same in zip(*result.columns.values(), strict=True):
-        cells = (f"{c.kl_nats + c.charge_nats:,.0f} ({shown_up(c.kl_inverse)})" for c in same)
-        rows.append((same[0].name, *cells))
+    def said(column: Column) -> str:
+        return f"{column.kl_nats + column.charge_nats:,.0f} ({shown_up(column.kl_inverse)})"
+
+    columns = zip(*result.columns.values(), strict=True)
     risks = ", ".join(f"{level}: {risk:.3f}" for level, risk in result.risks.items())
     return Table(
         (result.settings.architecture, *(f"noise {level}" for level in result.columns)),
-        tuple(rows),
+        tuple((same[0].name, *map(said, same)) for same in columns),
         "Complexity in nats, charge included, and the kl-inverse bound, each with confidence "
         f"{result.settings.confidence:g} by itself. Risk of the randomized network at {risks}.",
     )

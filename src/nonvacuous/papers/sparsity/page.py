@@ -18,7 +18,7 @@ from nonvacuous.papers.sparsity.results import (
 )
 from nonvacuous.papers.sparsity.settings import VARIANTS
 from nonvacuous.report.plots import Series, lines
-from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 
 
 def certificate_table(result: SparsityResult) -> Table:
@@ -27,11 +27,11 @@ def certificate_table(result: SparsityResult) -> Table:
     rows = (
         {
             "network": entry.case.short(),
-            "test error": _digits(entry.test_error, 4),
+            "test error": or_dash(entry.test_error, ".4f"),
             "held-out twin": promise(entry.twin),
             **{name: promise(entry.risk(name)) for name in names},
             "best": promise(entry.best),
-            "prototype": _digits(entry.prototype, 3),
+            "prototype": or_dash(entry.prototype, ".3f"),
         }
         for entry in result.cases
     )
@@ -43,19 +43,15 @@ def tables(result: SparsityResult) -> tuple[Table, ...]:
     rows = (
         {
             "network": entry.case.short(),
-            "test": _digits(entry.test_error, 4),
+            "test": or_dash(entry.test_error, ".4f"),
             "twin": promise(entry.twin),
             "best": promise(entry.best),
             "by": entry.best_by,
-            "prototype": _digits(entry.prototype, 3),
+            "prototype": or_dash(entry.prototype, ".3f"),
         }
         for entry in result.cases
     )
     return (Table.of(rows, does_sparsity_help(result)), *_goal_tables(result))
-
-
-def _digits(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _goal_tables(result: SparsityResult) -> tuple[Table, ...]:
@@ -64,7 +60,7 @@ def _goal_tables(result: SparsityResult) -> tuple[Table, ...]:
         {
             "network": goal.what,
             "goal": f"{goal.goal:g}",
-            "prototype": _digits(goal.prototype, 3),
+            "prototype": or_dash(goal.prototype, ".3f"),
             "found": promise(goal.found),
             "by": goal.by,
             "held-out twin": promise(goal.twin),
@@ -77,18 +73,17 @@ def _goal_tables(result: SparsityResult) -> tuple[Table, ...]:
 
 def depth_table(cases: Sequence[CaseResult]) -> Table:
     """Where depth hurts: the product of the spectral norms between hidden layers."""
-    nats = [entry.certificates[entry.best_by]["kl_nats"] for entry in cases]
     return Table.of(
         {
             "network": str(entry.case),
             "spectral norms multiplied": f"{math.prod(entry.spectral[1:-1], start=1.0):.3g}",
             "moved": f"{sum(entry.moved):.2g}",
             # Where a layer has died nothing is computed.
-            "KL, nats": "-" if kl is None else f"{kl:,.0f}",
+            "KL, nats": or_dash(entry.certificates[entry.best_by]["kl_nats"], ",.0f"),
             "held-out twin": promise(entry.twin),
             "best": promise(entry.best),
         }
-        for entry, kl in zip(cases, nats, strict=True)
+        for entry in cases
     )
 
 
@@ -109,24 +104,27 @@ _HEADINGS = {
 def page(result: SparsityResult, command: str) -> StudyPage:
     settings = result.settings
     confidence = 1.0 - settings.failure - settings.sampling_failure
-    every = Section("Every network, every theorem", tables=(certificate_table(result),))
+    goals = _goal_tables(result)
+    beaten = any(case.twin is not None and case.best < case.twin for case in result.cases)
+    sections = (
+        Section.of("Were the goals met?", PROTOTYPE_NOTE, *goals) if goals else None,
+        Section.of("Every network, every theorem", certificate_table(result)),
+        _sparsity(result),
+        _curve(result, "width", lambda entry: entry.case.width, "units in each hidden layer"),
+        _curve(result, "size", lambda entry: entry.examples, "examples in the bound"),
+        _depth(result),
+        _changed(result),
+        _norms(result),
+        _activity(result),
+        Section.of("What does this not say?", "" if beaten else _TWINS, *_LIMITS),
+    )
     return StudyPage(
         title=f"sparsity, {settings.data}",
         question="Can the deployed network itself be certified, and does sparsity help?",
         lead=_lead(result),
         badges=(settings.data, f"confidence {confidence:g}", "deterministic predictor"),
-        sections=(
-            *_goals(result),
-            every,
-            *_sparsity(result),
-            *_curve(result, "width", lambda entry: entry.case.width, "units in each hidden layer"),
-            *_curve(result, "size", lambda entry: entry.examples, "examples in the bound"),
-            *_depth(result),
-            *_changed(result),
-            *_norms(result),
-            *_activity(result),
-            Section("What does this not say?", paragraphs=_limits(result)),
-        ),
+        # A section that has nothing to say is left out.
+        sections=tuple(filter(None, sections)),
         footer=(command, PAPER, f"seed {settings.seed}"),
     )
 
@@ -149,11 +147,6 @@ _LIMITS = (
 )
 
 
-def _limits(result: SparsityResult) -> tuple[str, ...]:
-    beaten = any(case.twin is not None and case.best < case.twin for case in result.cases)
-    return _LIMITS if beaten else (_TWINS, *_LIMITS)
-
-
 def _lead(result: SparsityResult) -> str:
     best = min(result.cases, key=lambda entry: entry.best)
     goals = result.goals()
@@ -165,16 +158,7 @@ def _lead(result: SparsityResult) -> str:
     )
 
 
-# A section that has nothing to say is left out.
-Sections = tuple[Section, ...]
-
-
-def _goals(result: SparsityResult) -> Sections:
-    tables = _goal_tables(result)
-    return (Section("Were the goals met?", (PROTOTYPE_NOTE,), tables=tables),) if tables else ()
-
-
-def _sparsity(result: SparsityResult) -> Sections:
+def _sparsity(result: SparsityResult) -> Section | None:
     """Dense beside sparse, on ordinary and on l1-sparse networks."""
     active = {
         entry.case: " / ".join(f"{share:.0%}" for share in entry.active) for entry in result.cases
@@ -192,18 +176,19 @@ def _sparsity(result: SparsityResult) -> Sections:
         for gain in result.gains()
     ]
     if not rows:
-        return ()
-    text = (
-        "dense: every unit counts as able to change. sparse: units that the noise cannot "
-        "switch are left out. An l1-sparse network was trained with a penalty on activations."
+        return None
+    return Section.of(
+        "Does sparsity help?",
+        does_sparsity_help(result),
+        "dense: every unit counts as able to change. sparse: units that the noise cannot switch "
+        "are left out. An l1-sparse network was trained with a penalty on activations.",
+        Table.of(rows, words=("network", "active units", "theorem", "sparsity")),
     )
-    table = Table.of(rows, words=("network", "active units", "theorem", "sparsity"))
-    return (Section("Does sparsity help?", (does_sparsity_help(result), text), tables=(table,)),)
 
 
 def _curve(
     result: SparsityResult, part: str, x: Callable[[CaseResult], float], x_label: str
-) -> Sections:
+) -> Section | None:
     groups: dict[str, list[CaseResult]] = {}
     for entry in sorted(result.part(part), key=x):
         kind, fraction = prior_kind(entry.case.prior)
@@ -216,13 +201,13 @@ def _curve(
         twins = [entry.twin for entry in members if entry.twin is not None]
         if len(twins) == len(members):
             series.append(Series(f"{name}: twin", xs, twins))
-    if not series:
-        return ()
-    return (Section(_HEADINGS[part], figures=(_risks(result, part, series, x_label),)),)
+    return _risks(result, part, series, x_label) if series else None
 
 
-def _risks(result: SparsityResult, part: str, series: list[Series], x_label: str) -> Figure:
-    svg = lines(
+def _risks(
+    result: SparsityResult, part: str, series: list[Series], x_label: str, *more: str | Table
+) -> Section:
+    drawn = lines(
         series,
         title=_HEADINGS[part],
         x_label=x_label,
@@ -231,13 +216,13 @@ def _risks(result: SparsityResult, part: str, series: list[Series], x_label: str
         lowest=0.0,
         level=("guessing", result.guessing),
     )
-    return Figure(svg)
+    return Section.of(_HEADINGS[part], Figure(drawn), *more)
 
 
-def _depth(result: SparsityResult) -> Sections:
+def _depth(result: SparsityResult) -> Section | None:
     entries = sorted(result.part("depth"), key=lambda entry: entry.case.hidden)
     if not entries:
-        return ()
+        return None
     series = []
     for recipe in dict.fromkeys(entry.case.recipe for entry in entries):
         some = [e for e in entries if e.case.recipe == recipe and e.case.pull == 1.0]
@@ -251,33 +236,33 @@ def _depth(result: SparsityResult) -> Sections:
         "contracting: with norms of at most 1 thresholds grow like a power of the depth "
         "(docs/theory/sparsity.md, 6e)."
     )
-    drawn = _risks(result, "depth", series, "hidden layers")
-    return (Section(_HEADINGS["depth"], (text,), (drawn,), (depth_table(entries),)),)
+    return _risks(result, "depth", series, "hidden layers", text, depth_table(entries))
 
 
-def _changed(result: SparsityResult) -> Sections:
+def _changed(result: SparsityResult) -> Section | None:
     entries = result.part("sensitivity")
-    if not entries:
-        return ()
     base = next((e for e in entries if e.case.recipe == "robust" and e.case.pull == 1.0), None)
     rows = []
     for entry in sorted(entries, key=lambda entry: entry.best):
         changed = entry.case.recipe.partition(",")[2] or f"pull={entry.case.pull:g}"
-        against = "-" if base is None else f"{entry.best / base.best - 1:+.1%}"
-        rows.append(
-            {
-                "changed": "(nothing)" if entry is base else changed,
-                "test error": _digits(entry.test_error, 4),
-                "held-out twin": promise(entry.twin),
-                "certificate": promise(entry.best),
-                "against nothing changed": against,
-            }
-        )
-    text = (
-        "One number of the recipe changed at a time; toward-: of the training toward the "
-        "prior, the others of the prior's own."
+        row = {
+            "changed": "(nothing)" if entry is base else changed,
+            "test error": or_dash(entry.test_error, ".4f"),
+            "held-out twin": promise(entry.twin),
+            "certificate": promise(entry.best),
+            "against nothing changed": or_dash(
+                entry.best / base.best - 1 if base else None, "+.1%"
+            ),
+        }
+        rows.append(row)
+    if not rows:
+        return None
+    return Section.of(
+        "What does each setting do?",
+        "One number of the recipe changed at a time; toward-: of the training toward the prior, "
+        "the others of the prior's own.",
+        Table.of(rows),
     )
-    return (Section("What does each setting do?", (text,), tables=(Table.of(rows),)),)
 
 
 def _rounded_up(value: float) -> str:
@@ -286,27 +271,29 @@ def _rounded_up(value: float) -> str:
     return f"{float(rounding.create_decimal_from_float(value)):.3g}"
 
 
-def _norms(result: SparsityResult) -> Sections:
-    shown = (*result.part("width"), *result.part("grid"))
-    entries = [entry for entry in shown if entry.norm_bounds]
-    if not entries:
-        return ()
-    rows = (
+def _norms(result: SparsityResult) -> Section | None:
+    rows = [
         {"network": entry.case.short(), "ours": promise(entry.best)}
         | {name: _rounded_up(value) for name, value in entry.norm_bounds.items()}
-        for entry in entries
+        for entry in (*result.part("width"), *result.part("grid"))
+        if entry.norm_bounds
+    ]
+    if not rows:
+        return None
+    return Section.of(
+        "What do bounds from norms say?",
+        "On the same examples, not cut at 1: above 1 they say nothing.",
+        Table.of(rows),
     )
-    text = "On the same examples, not cut at 1: above 1 they say nothing."
-    return (Section("What do bounds from norms say?", (text,), tables=(Table.of(rows),)),)
 
 
-def _activity(result: SparsityResult) -> Sections:
+def _activity(result: SparsityResult) -> Section:
     entries = result.part("sparsity") or result.cases[:4]
     series = [
         Series(str(entry.case), list(map(float, entry.activity)), list(entry.activity.values()))
         for entry in entries
     ]
-    svg = lines(
+    drawn = lines(
         series,
         title="Effective activity ratio",
         x_label="relative perturbation of every layer",
@@ -315,8 +302,9 @@ def _activity(result: SparsityResult) -> Sections:
         lowest=0.0,
         highest=1.02,
     )
-    text = (
-        "The share of weights between units that can become active when every layer is "
-        "perturbed by so much, averaged over test examples: the figure of the paper."
+    return Section.of(
+        "How much of a network acts on one input?",
+        "The share of weights between units that can become active when every layer is perturbed "
+        "by so much, averaged over test examples: the figure of the paper.",
+        Figure(drawn),
     )
-    return (Section("How much of a network acts on one input?", (text,), (Figure(svg),)),)

@@ -102,7 +102,9 @@ def bad_table(bad: Sequence[Judged]) -> Table:
 
 def bad_section(heading: str, words: str, bad: Sequence[Judged]) -> Section:
     """Norms and errors of the functions that fit perfectly."""
-    figures = (
+    return Section.of(
+        heading,
+        words,
         drawn_bars(
             "test error",
             {entry.name: 100 * entry.test_errors / entry.test_examples for entry in bad},
@@ -118,8 +120,8 @@ def bad_section(heading: str, words: str, bad: Sequence[Judged]) -> Section:
             "norm (logarithmic)",
             log=True,
         ),
+        bad_table(bad),
     )
-    return Section(heading, (words,), figures, (bad_table(bad),))
 
 
 #: What is drawn for a number too small for a logarithmic axis.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from nonvacuous.papers.zhang.networks import (
@@ -154,7 +153,7 @@ def sweep_table(result: FigureResult) -> Table:
                 "train": percent(point.result.train_accuracy),
                 "test error": percent(100 * error.value),
                 "95 % interval": f"{100 * error.low:.2f} to {100 * error.high:.2f}",
-                f"to {NEARLY:g} %": or_dash(nearly and nearly.epoch),
+                f"to {NEARLY:g} %": or_dash(nearly.epoch if nearly else None),
                 "to 100 %": or_dash(point.result.fit_epoch),
                 "slower": or_dash(point.slowdown, ".1f"),
             }
@@ -284,6 +283,7 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
     name = "zhang-figure-1"
     settings = FigureSettings
     pages = __name__
+    then = "nonvacuous reproduce zhang-regularization --quick"
 
     def networks(self, settings: FigureSettings) -> Sequence[Cell]:
         levels = [corruption_at(level) for level in settings.levels]
@@ -306,9 +306,6 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
         drawn = [figure.svg for section in page.sections for figure in section.figures]
         named = {f"figure-1{panel}.svg": svg for panel, svg in zip("cba", drawn, strict=True)}
         return {**super().files(result, page), **named}
-
-    def next_command(self, result: FigureResult, folder: Path | None) -> str:
-        return "nonvacuous reproduce zhang-regularization --quick"
 
 
 STUDY = Figure1()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field, model_validator
@@ -130,30 +129,23 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
     pages = __name__
     may_change = frozenset({"cases"})
     keeps = "case"
+    then = "nonvacuous reproduce zhang-linear --quick"
 
     def cells(self, settings: KernelsSettings, finished: Finished) -> Sequence[KernelsCell]:
-        cases = [
-            KernelsCell(
-                case=case, examples=settings.examples, labels=settings.labels, seed=settings.seed
-            )
-            for case in settings.cases
-        ]
+        same = {name: getattr(settings, name) for name in ("examples", "labels", "seed")}
+        cases = [KernelsCell(case=case, **same) for case in settings.cases]
         return (*cases, KernelsCell(bad=settings.bad, seed=settings.seed))
 
     def compute(self, cell: KernelsCell, at: Context) -> Frozen:
         if cell.case is None:
             assert cell.bad is not None
             return bad_interpolants(cell.bad, at, cell.seed)
-        dataset, _ = distinct_examples(at.dataset(cell.case.data))
+        case = cell.case
+        dataset, _ = distinct_examples(at.dataset(case.data))
         some = first(dataset, cell.examples)
         study, _ = run_study(
             some,
-            Task(
-                features=cell.case.features,
-                gamma=cell.case.gamma,
-                labels=cell.labels,
-                seed=cell.seed,
-            ),
+            Task(features=case.features, gamma=case.gamma, labels=cell.labels, seed=cell.seed),
             device=at.device,
             folder=at.folder / "factor" if len(some.train) > _LARGE else None,
             progress=at.progress,
@@ -190,9 +182,6 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
         error = 100 * first.test_errors / result.test_examples
         return (f"{cell.case.name}: test error {error:.2f} %{shown}, norm {first.norm:,.1f}",)
 
-    def next_command(self, result: KernelsResult, folder: Path | None) -> str:
-        return "nonvacuous reproduce zhang-linear --quick"
-
 
 STUDY = Kernels()
 
@@ -204,18 +193,19 @@ def tables(result: KernelsResult) -> tuple[Table, Table]:
 def cases_table(result: KernelsResult) -> Table:
     rows = []
     for case, study in result.studies:
-        shown = "-" if case.published is None else f"{case.published:g} %"
+        published = "-" if case.published is None else f"{case.published:g} %"
         for number, entry in enumerate(study.labelings):
+            row = {
+                "case": case.name,
+                "labels": entry.labels,
+                "test error": percent(entry.test_errors, study.test_examples),
+                "published": published,
+                "norm": f"{entry.norm:,.1f}",
+                "training errors": f"{entry.train_errors:,}",
+                "residual": f"{study.residual:.0e}",
+            }
             rows.append(
-                {
-                    "case": case.name if not number else "",
-                    "labels": entry.labels,
-                    "test error": percent(entry.test_errors, study.test_examples),
-                    "published": shown if not number else "",
-                    "norm": f"{entry.norm:,.1f}",
-                    "training errors": f"{entry.train_errors:,}",
-                    "residual": f"{study.residual:.0e}" if not number else "",
-                }
+                row | dict.fromkeys(("case", "published", "residual"), "") if number else row
             )
     return Table.of(rows, f"Published: {PAPER}.", words=("case", "labels"))
 
@@ -263,31 +253,32 @@ def page(result: KernelsResult, command: str) -> StudyPage:
     title, x_label = "Norm for each labeling", "norm (logarithmic)"
     errors = plots.bars(names, groups, title="Test error, true labels", x_label="per cent")
     sizes = plots.bars(names, norms, title=title, x_label=x_label, log=True)
-    figures = (
-        Figure(errors, "No case makes a training error; what a kernel gets to see differs."),
-        Figure(sizes, "Random labels take a larger norm under the same kernel."),
+    err = ", ".join(
+        f"{percent(study.labelings[0].test_errors, study.test_examples)} on {case.name}"
+        for case, study in result.studies
     )
-    perfect = (
-        "The same examples, the same kernel, no training error; only which of the infinitely many "
-        "perfect fits is taken differs."
-    )
-    tables, know_nothing = (cases_table(result),), "Functions that fit perfectly and know nothing"
+    seed = f"seed {result.settings.seed}"
     return StudyPage(
         title="Exact kernel interpolation",
         question="How well do functions do that fit every training example exactly?",
-        lead=_lead(result),
-        badges=("no training error", "no ridge", f"seed {result.settings.seed}"),
+        lead=f"Fitted exactly, with no ridge, kernels err on {err}.",
+        badges=("no training error", "no ridge", seed),
         sections=(
-            Section("Errors beside the published ones", (verdict(result),), figures, tables),
-            bad_section(know_nothing, perfect, result.bad),
+            Section.of(
+                "Errors beside the published ones",
+                verdict(result),
+                Figure(
+                    errors, "No case makes a training error; what a kernel gets to see differs."
+                ),
+                Figure(sizes, "Random labels take a larger norm under the same kernel."),
+                cases_table(result),
+            ),
+            bad_section(
+                "Functions that fit perfectly and know nothing",
+                "The same examples, the same kernel, no training error; only which of the "
+                "infinitely many perfect fits is taken differs.",
+                result.bad,
+            ),
         ),
-        footer=(command, f"seed {result.settings.seed}"),
+        footer=(command, seed),
     )
-
-
-def _lead(result: KernelsResult) -> str:
-    errors = [
-        f"{percent(study.labelings[0].test_errors, study.test_examples)} on {case.name}"
-        for case, study in result.studies
-    ]
-    return f"Fitted exactly, with no ridge, kernels err on {', '.join(errors)}."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from nonvacuous.papers.zhang.bad import (
     bad_table,
     drawn_bars,
 )
-from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.study.settings import CellRecord, Frozen
 from nonvacuous.study.study import Context, Finished, Study
 
@@ -101,11 +100,11 @@ class Linear(Study[LinearSettings, LinearResult]):
     pages = __name__
     keeps = "part"
     devices = ("cpu",)
+    then = "nonvacuous interpolate --data digits --labels true,random"
 
     def cells(self, settings: LinearSettings, finished: Finished) -> Sequence[LinearCell]:
-        shared = ("examples", "weights", "test", "noise")
-        problem = {name: getattr(settings, name) for name in shared}
-        own = {name: getattr(settings, name) for name in ("epochs", "family_size", "seed")}
+        problem = settings.model_dump(include={"examples", "weights", "test", "noise"})
+        own = settings.model_dump(include={"epochs", "family_size", "seed"})
         bad = LinearCell(key="bad", bad=settings.bad, seed=settings.seed)
         return LinearCell(key="fits", problem=problem, **own), bad
 
@@ -126,9 +125,6 @@ class Linear(Study[LinearSettings, LinearResult]):
 
     def title(self, settings: LinearSettings) -> str:
         return f"{settings.examples} examples, {settings.weights} weights, seed {settings.seed}"
-
-    def next_command(self, result: LinearResult, folder: Path | None) -> str:
-        return "nonvacuous interpolate --data digits --labels true,random"
 
 
 STUDY = Linear()
@@ -163,7 +159,7 @@ def fits_table(result: LinearResult) -> Table:
             "residual": f"{fit.residual:.0e}",
             "norm": f"{fit.norm:.3f}",
             "outside the span": f"{fit.outside:.1e}",
-            "from where theory says": "-" if fit.expected is None else f"{fit.expected:.1e}",
+            "from where theory says": or_dash(fit.expected, ".1e"),
             "from the minimum norm": f"{fit.to_minimum:.1e}",
             "test error": f"{fit.test_error:.3f}",
         }
@@ -236,27 +232,23 @@ def page(result: LinearResult, command: str) -> StudyPage:
         "largest difference of an entry (logarithmic)",
         log=True,
     )
-    span, fits = "Who stays in the span of the examples", (fits_table(result),)
+    span, seed = "Who stays in the span of the examples", f"seed {settings.seed}"
     return StudyPage(
         title="More weights than examples",
         question="Which of infinitely many perfect fits does an optimizer find?",
         lead=lead(result),
-        badges=(
-            f"{settings.examples} examples",
-            f"{settings.weights} weights",
-            f"seed {settings.seed}",
-        ),
+        badges=(f"{settings.examples} examples", f"{settings.weights} weights", seed),
         sections=(
-            Section(span, (_SPAN,), (outside, errors), fits),
-            Section("A family of perfect fits", (_FAMILY,), (new, known)),
-            Section("The same Hessian at all of them", (_HESSIANS,), (hessians,)),
+            Section.of(span, _SPAN, outside, errors, fits_table(result)),
+            Section.of("A family of perfect fits", _FAMILY, new, known),
+            Section.of("The same Hessian at all of them", _HESSIANS, hessians),
             bad_section(
                 "Interpolants that fit perfectly and fail",
                 "Kernel functions through the same examples, chosen badly on purpose.",
                 result.bad,
             ),
         ),
-        footer=(command, f"seed {settings.seed}"),
+        footer=(command, seed),
     )
 
 

@@ -245,17 +245,14 @@ class CellResult(Derived):
         return _percent(self.history[-1].test_errors, self.test_examples)
 
     @property
-    def fitted(self) -> Point | None:
-        """The first measurement without a training error."""
-        return self.reached(100.0)
-
-    @property
     def key(self) -> str:
         return self.cell.key
 
     @property
     def fit_epoch(self) -> int | None:
-        return None if self.fitted is None else self.fitted.epoch
+        """Of the first measurement without a training error."""
+        fitted = self.reached(100.0)
+        return None if fitted is None else fitted.epoch
 
     def reached(self, accuracy: float) -> Point | None:
         """The first measurement with at least this training accuracy, in percent."""
@@ -265,7 +262,7 @@ class CellResult(Derived):
     @property
     def at_fit(self) -> Point:
         """The network when it first fitted its labels; the last one where it never did."""
-        return self.fitted or self.history[-1]
+        return self.reached(100.0) or self.history[-1]
 
     @property
     def best(self) -> Point:

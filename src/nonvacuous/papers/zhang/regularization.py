@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from nonvacuous.errors import BadInput
@@ -149,12 +148,10 @@ def matrix_cells(settings: RegularizationSettings) -> tuple[Cell, ...]:
             shown += [Cell(network, labels, decay=True, decay_times=times) for times in stronger]
             shown.append(Cell(network, labels, dropout=True))
         cells += shown
-    return tuple(cell for cell in cells if _asked(cell, settings))
-
-
-def _asked(cell: Cell, settings: RegularizationSettings) -> bool:
-    return (
-        set(cell.switched_on or ("none",)) <= set(settings.regularizers)
+    return tuple(
+        cell
+        for cell in cells
+        if set(cell.switched_on or ("none",)) <= set(settings.regularizers)
         and cell.corruption.removesuffix("-labels") in settings.labels
         and (not cell.decay or cell.decay_times in settings.decay_times)
     )
@@ -162,7 +159,13 @@ def _asked(cell: Cell, settings: RegularizationSettings) -> bool:
 
 def _switches(settings: ZhangSettings, trained: Mapping[Cell, CellResult]) -> tuple[Switch, ...]:
     """What was trained, the paper's numbers beside where network and data are the paper's."""
+
+    def from_none_to_all(kind: Cell) -> tuple[int, bool, bool, float]:
+        return AUGMENTATIONS.index(kind.augmentation), kind.dropout, kind.decay, kind.decay_times
+
     comparable = settings.data == "cifar10" and settings.examples is None
+    tests = {row.cell: row.test for row in TABLE_1}
+    trains = {row.cell: row.train for row in TABLE_1} | {**RANDOM_WITH_REGULARIZERS}
     switches = []
     for network in settings.networks:
         kinds = {
@@ -170,24 +173,19 @@ def _switches(settings: ZhangSettings, trained: Mapping[Cell, CellResult]) -> tu
             for cell in trained
             if cell.network == network and cell.corruption in ("true", _RANDOM)
         }
-        for kind in sorted(kinds, key=_from_none_to_all):
-            both = trained.get(kind), trained.get(replace(kind, corruption=_RANDOM))
-            switches.append(Switch(kind, *both, **(_published(kind) if comparable else {})))
+        for kind in sorted(kinds, key=from_none_to_all):
+            random = replace(kind, corruption=_RANDOM)
+            switch = Switch(kind, trained.get(kind), trained.get(random))
+            if comparable:
+                fails = random in trains and trains[random] is None
+                switch = replace(
+                    switch,
+                    published_test=tests.get(kind),
+                    published_train=trains.get(random),
+                    fails=fails,
+                )
+            switches.append(switch)
     return tuple(switches)
-
-
-def _from_none_to_all(kind: Cell) -> tuple[int, bool, bool, float]:
-    return AUGMENTATIONS.index(kind.augmentation), kind.dropout, kind.decay, kind.decay_times
-
-
-def _published(kind: Cell) -> dict[str, Any]:
-    random = replace(kind, corruption=_RANDOM)
-    trains = {row.cell: row.train for row in TABLE_1} | {**RANDOM_WITH_REGULARIZERS}
-    return {
-        "published_test": {row.cell: row.test for row in TABLE_1}.get(kind),
-        "published_train": trains.get(random),
-        "fails": random in trains and trains[random] is None,
-    }
 
 
 def table(result: RegularizationResult) -> Table:
@@ -200,13 +198,13 @@ def table(result: RegularizationResult) -> Table:
         (
             network_title(switch.network),
             switch.kind.regularizers,
-            percent(switch.true and switch.true.test_accuracy),
+            percent(shown["true_test"]),
             percent(switch.published_test),
-            percent(switch.random and switch.random.train_accuracy),
+            percent(shown["random_train"]),
             "fails" if switch.fails else percent(switch.published_train),
-            percent(switch.random and switch.random.test_accuracy),
+            percent(shown["random_test"]),
         )
-        for switch in result.switches
+        for switch, shown in ((each, each.to_dict()) for each in result.switches)
     )
     caption = (
         "Accuracies in percent, of networks trained on true and on random labels; fails: the paper "
@@ -312,6 +310,7 @@ class Regularization(NetworksStudy[RegularizationSettings, RegularizationResult]
     name = "zhang-regularization"
     settings = RegularizationSettings
     pages = __name__
+    then = "nonvacuous reproduce zhang-figure-1 --quick"
 
     def networks(self, settings: RegularizationSettings) -> Sequence[Cell]:
         rows = chosen_rows(settings, only=settings.only)
@@ -327,9 +326,6 @@ class Regularization(NetworksStudy[RegularizationSettings, RegularizationResult]
     ) -> RegularizationResult:
         switches = _switches(settings, self.trained(settings, finished))
         return RegularizationResult(settings, switches, self.timings(finished))
-
-    def next_command(self, result: RegularizationResult, folder: Path | None) -> str:
-        return "nonvacuous reproduce zhang-figure-1 --quick"
 
 
 STUDY = Regularization()

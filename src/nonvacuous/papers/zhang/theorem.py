@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -113,10 +113,15 @@ class SizeResult(CellRecord):
     lemma_points: int
     lemma_holds: bool
 
+    def test_share(self, labels: Literal["true", "random"]) -> float | None:
+        """Test labels right after these labels were memorized."""
+        right = self.true_test_right if labels == "true" else self.random_test_right
+        return right / self.test_examples if self.test_examples else None
+
     def lines(self) -> tuple[str]:
-        if not self.test_examples:
+        share = self.test_share("true")
+        if share is None:
             return (f"n = {self.points:,}: {self.true_train_wrong} true training labels wrong",)
-        share = self.true_test_right / self.test_examples
         return (f"n = {self.points:,}, true labels: {share:.1%} of the test labels right",)
 
 
@@ -142,19 +147,18 @@ class TheoremResult:
         """The theorem, its lemma and its corollary."""
         shallow = [entry for entry in self.depths if entry.depth == 2]
         deep = [entry for entry in self.depths if entry.depth > 2]
-        theorem, corollary = [], []
+        claims = []
         if shallow:
             mismatches = sum(entry.mismatches for entry in shallow)
             within = all(entry.parameters <= entry.theorem_parameters for entry in shallow)
             weights = "2n + d weights each" if within else "but more than 2n + d weights"
             most = max(entry.points for entry in shallow)
-            measured = (
-                f"{mismatches} mismatches in exact arithmetic for n up to {most:,}, {weights}"
-            )
+            measured = f"{mismatches} mismatches in exact arithmetic for n up to {most:,}"
             claim = (
                 "two layers with 2n + d weights represent any values of n points in d dimensions"
             )
-            theorem.append(Claim("C15, Theorem 1", claim, measured, mismatches == 0 and within))
+            holds = mismatches == 0 and within
+            claims.append(Claim("C15, Theorem 1", claim, f"{measured}, {weights}", holds))
         smallest = min(entry.smallest_eigenvalue for entry in self.sizes)
         lemma = Claim(
             "C16, Lemma 1",
@@ -163,6 +167,7 @@ class TheoremResult:
             f"eigenvalue {smallest:.1e} of the range at full size",
             all(entry.lemma_holds for entry in self.sizes) and smallest > 0,
         )
+        claims.append(lemma)
         if deep:
             worst = max(entry.parameters - entry.theorem_parameters for entry in deep)
             last = max(deep, key=lambda entry: (entry.points, entry.depth))
@@ -174,8 +179,8 @@ class TheoremResult:
             )
             holds = mismatches == 0 and worst <= 1 and last.forward_error <= GOAL
             claim = "depth k, width O(n/k) and O(n + d) weights do as well"
-            corollary.append(Claim("C17, Corollary 1", claim, measured, holds))
-        return (*theorem, lemma, *corollary)
+            claims.append(Claim("C17, Corollary 1", claim, measured, holds))
+        return tuple(claims)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -280,9 +285,8 @@ def _labels(cell: TheoremCell, at: Context) -> SizeResult:
     dataset = _examples(cell, at)
     train = dataset.train
     truth = memorize(train, seed=cell.seed, conflicts="majority")
-    chance = memorize(
-        train, random_labels(train, seed=cell.seed), seed=cell.seed, conflicts="majority"
-    )
+    drawn = random_labels(train, seed=cell.seed)
+    chance = memorize(train, drawn, seed=cell.seed, conflicts="majority")
     rows = chance.construction
     some = slice(0, min(_LEMMA_POINTS, len(rows)))
     lemma = check_lemma(rows.positions[some], rows.knots[some])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nonvacuous.bounds.capacity import memorization_sizes
 from nonvacuous.memorization import what_it_does_not_say
 from nonvacuous.report.plots import Series, lines
-from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.studies.memorization import picture_of_times
 
 if TYPE_CHECKING:
@@ -20,48 +20,43 @@ PAPER = (
 
 
 def page(result: TheoremResult, command: str) -> StudyPage:
-    claims = result.claims()
+    claims, settings = result.claims(), result.settings
     held = sum(claim.holds for claim in claims)
     largest = max(result.depths, key=lambda entry: entry.points)
     sizes = memorization_sizes(examples=largest.points, inputs=largest.dimensions)
-    rows = [(c.name, c.statement, c.found, "holds" if c.holds else "fails") for c in claims]
-    shallow = [entry for entry in result.depths if entry.depth == result.settings.depths[0]]
+    shallow = [entry for entry in result.depths if entry.depth == settings.depths[0]]
     times = [float(entry.points) for entry in shallow], [entry.seconds for entry in shallow]
-    headings = ("claim", "statement", "found", "verdict")
-    stated = Table(headings, tuple(rows), numeric=(False,) * 4)
+    rows = tuple((c.name, c.statement, c.found, "holds" if c.holds else "fails") for c in claims)
+    stated = Table(("claim", "statement", "found", "verdict"), rows, numeric=(False,) * 4)
     return StudyPage(
         title="zhang-theorem-1",
         question="Do 2n + d weights memorize any labels?",
         lead=(
             f"{'Yes' if held == len(claims) else 'Not shown'}: {held} of {len(claims)} claims hold "
-            f"for up to {largest.points:,} points of {result.settings.data} with random labels, in "
-            "exact arithmetic."
+            f"for up to {largest.points:,} points of {settings.data} with random labels, in exact "
+            "arithmetic."
         ),
-        badges=(result.settings.data, "random labels", "exact certificates"),
+        badges=(settings.data, "random labels", "exact certificates"),
         sections=(
-            Section("What was claimed, and what was found?", tables=(stated,)),
-            Section(
+            Section.of("What was claimed, and what was found?", stated),
+            Section.of(
                 "At which depth?",
-                paragraphs=(
-                    "The same points and labels with more and more hidden layers. Exact arithmetic "
-                    "does not care; float64 does: in one wide layer steep slopes cancel over long "
-                    "distances, in a deep network each layer stands still after its own block.",
-                ),
-                figures=(Figure(_errors(result)),),
-                tables=(_depths(result),),
+                "The same points and labels with more and more hidden layers. Exact arithmetic "
+                "does not care; float64 does: in one wide layer steep slopes cancel over long "
+                "distances, in a deep network each layer stands still after its own block.",
+                Figure(_errors(result)),
+                _depths(result),
             ),
-            Section("How long does it take?", figures=(picture_of_times(*times),)),
-            Section(
+            Section.of("How long does it take?", picture_of_times(*times)),
+            Section.of(
                 "Does it generalize?",
-                paragraphs=(
-                    "The same construction with the true labels: everything right in training, "
-                    "little on test points. Memorizing explains nothing about generalization.",
-                ),
-                tables=(_sizes(result),),
+                "The same construction with the true labels: everything right in training, little "
+                "on test points. Memorizing explains nothing about generalization.",
+                _sizes(result),
             ),
-            Section("What does this not say?", paragraphs=what_it_does_not_say(sizes)),
+            Section("What does this not say?", what_it_does_not_say(sizes)),
         ),
-        footer=(command, PAPER, f"seed {result.settings.seed}"),
+        footer=(command, PAPER, f"seed {settings.seed}"),
     )
 
 
@@ -75,7 +70,7 @@ def _depths(result: TheoremResult) -> Table:
             "2n + d": f"{entry.theorem_parameters:,}",
             "mismatches": f"{entry.mismatches}",
             "float64 error": f"{entry.forward_error:.1e}",
-            "wrong": f"{entry.forward_wrong:,}" if entry.forward_wrong is not None else "-",
+            "wrong": or_dash(entry.forward_wrong, ","),
         }
         for entry in result.depths
     )
@@ -87,15 +82,12 @@ def _depths(result: TheoremResult) -> Table:
 
 
 def _sizes(result: TheoremResult) -> Table:
-    def share(right: int, tested: int) -> str:
-        return f"{right / tested:.1%}" if tested else "-"
-
     rows = (
         {
             "n": f"{entry.points:,}",
             "training labels right": f"{1 - entry.true_train_wrong / entry.points:.1%}",
-            "test labels right": share(entry.true_test_right, entry.test_examples),
-            "test, random labels memorized": share(entry.random_test_right, entry.test_examples),
+            "test labels right": or_dash(entry.test_share("true"), ".1%"),
+            "test, random labels memorized": or_dash(entry.test_share("random"), ".1%"),
         }
         for entry in result.sizes
     )
