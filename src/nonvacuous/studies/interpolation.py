@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
@@ -152,7 +151,11 @@ def run_study(
     errors: dict[str, int] = {}
     if test is not None and features.test is not None:
         errors = function.errors(features.test, test.labels.numpy(), progress=progress)
-    wrong = _train_errors(function, features.train, labels)
+    wrong = dict.fromkeys(labels, 0)
+    # Else every output is within a half of its target, 0 or 1: the largest is the label's.
+    if function.residual >= 0.5:
+        for name, outputs in function.predictions(features.train).items():
+            wrong[name] = int((outputs.argmax(1) != labels[name]).sum())
     return InterpolationStudy(
         data=dataset.train.name,
         examples=len(dataset.train),
@@ -224,18 +227,6 @@ def _many_patches(
     median = float(few[apart].median())
     description = f"{made.description}, standardized"
     return Features(among, across if len(across) else None, description, 0), counted, median
-
-
-def _train_errors(
-    function: Interpolant, points: Tensor, labels: dict[str, np.ndarray]
-) -> dict[str, int]:
-    if function.residual < 0.5:
-        # Every output is within less than a half of its target, 0 or 1: the largest is the label's.
-        return dict.fromkeys(labels, 0)
-    return {
-        name: int((values.argmax(1) != labels[name]).sum())
-        for name, values in function.predictions(points).items()
-    }
 
 
 def _corruption_of(spec: str) -> str:

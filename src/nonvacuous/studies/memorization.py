@@ -57,7 +57,12 @@ class Memorize(SingleStudy[MemorizeSettings]):
         return f"{settings.data}, {labels}, depth {settings.depth}, seed {settings.seed}"
 
     def compute(self, cell: MemorizeSettings, at: Context) -> Single:
-        from nonvacuous.memorization import ConflictingValues, memorize, random_labels
+        from nonvacuous.memorization import (
+            ConflictingValues,
+            memorize,
+            random_labels,
+            what_it_does_not_say,
+        )
 
         dataset = at.dataset(cell.data)
         train = first_examples(dataset.train, cell.examples)
@@ -72,7 +77,14 @@ class Memorize(SingleStudy[MemorizeSettings]):
         except ConflictingValues as error:
             text = str(error).replace('conflicts="majority"', "--conflicts majority")
             raise BadInput(text, instead={"--conflicts": "majority"}) from error
-        record = _record(network, dataset.test, train, cell)
+        record: dict[str, Any] = {"data": cell.data, "labels": cell.labels, **network.to_dict()}
+        record["does_not_say"] = list(what_it_does_not_say(network.sizes))
+        record["true_labels"] = {}
+        for part, examples in (("train", train), ("test", dataset.test)):
+            if examples is not None:
+                right = int((network.classify(examples) == examples.labels.numpy()).sum())
+                counted = {f"{part}_right": right, f"{part}_examples": len(examples)}
+                record["true_labels"] |= counted
         errors = None
         if not cell.skip_forward:
             if len(train) > _LONG:
@@ -133,21 +145,6 @@ STUDY = Memorize()
 
 def _facts_table(record: Mapping[str, Any]) -> Table:
     return Table(("what", "found"), tuple(record["facts"].items()), numeric=(False, False))
-
-
-def _record(
-    network: Memorizer, test: Examples | None, train: Examples, cell: MemorizeSettings
-) -> dict[str, Any]:
-    from nonvacuous.memorization import what_it_does_not_say
-
-    record: dict[str, Any] = {"data": cell.data, "labels": cell.labels, **network.to_dict()}
-    record["does_not_say"] = list(what_it_does_not_say(network.sizes))
-    right = network.classify(train) == train.labels.numpy()
-    record["true_labels"] = {"train_right": int(right.sum()), "train_examples": len(train)}
-    if test is not None:
-        tested = network.classify(test) == test.labels.numpy()
-        record["true_labels"] |= {"test_right": int(tested.sum()), "test_examples": len(test)}
-    return record
 
 
 def _measure(

@@ -59,17 +59,28 @@ def check_readable(module: nn.Module, examples: Examples, *, spec: str) -> tuple
 
 def load_weights(module: nn.Module, path: Path, *, flag: str, spec: str) -> None:
     """Put the weights of a safetensors file into the network; every name and shape must match."""
-    stored = _read(path, flag)
+    check_file(path, flag=flag)
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            stored: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError) as error:
+        raise BadInput(
+            f"{flag}: {path} is not a safetensors file ({error}). Write it with "
+            "safetensors.torch.save_file(model.state_dict(), path); files of torch.save are not "
+            "read, because loading them can run code."
+        ) from error
     expected = dict(module.state_dict())
     for what, names in (
         ("lacks", expected.keys() - stored.keys()),
         ("has an unknown", stored.keys() - expected.keys()),
     ):
         if names:
+            count = len(names) - 1
+            others = f" and {count} other tensor{'s' * (count > 1)}" if count else ""
             raise BadInput(
-                f"{flag}: {path} {what} {sorted(names)[0]!r}"
-                f"{_others(len(names) - 1)}, so it holds the weights of another architecture than "
-                f"--model {spec} (whose first tensors are {', '.join(list(expected)[:3])})."
+                f"{flag}: {path} {what} {sorted(names)[0]!r}{others}, so it holds the weights of "
+                f"another architecture than --model {spec} (whose first tensors are "
+                f"{', '.join(list(expected)[:3])})."
             )
     for name, tensor in expected.items():
         if stored[name].shape != tensor.shape:
@@ -98,20 +109,3 @@ def check_file(path: Path, *, flag: str) -> None:
             "safetensors.torch.save_file(model.state_dict(), path).",
             instead=meant,
         )
-
-
-def _read(path: Path, flag: str) -> dict[str, Tensor]:
-    check_file(path, flag=flag)
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, OSError) as error:
-        raise BadInput(
-            f"{flag}: {path} is not a safetensors file ({error}). Write it with "
-            "safetensors.torch.save_file(model.state_dict(), path); files of torch.save are not "
-            "read, because loading them can run code."
-        ) from error
-
-
-def _others(count: int) -> str:
-    return f" and {count} other tensor{'s' * (count > 1)}" if count else ""

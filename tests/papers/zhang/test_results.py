@@ -31,6 +31,7 @@ from nonvacuous.papers.zhang.settings import (
 )
 from nonvacuous.randomization.intervals import Interval
 from nonvacuous.report import plots
+from nonvacuous.report.study import render
 from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
 from tests.examples import some
 
@@ -212,6 +213,10 @@ def test_the_page_of_the_figure(tmp_path):
     assert "without ever falling on the way" in page and "guessing" in page
     assert page.count("<svg") == 3
     assert "not steadily" in zhang_figure.STUDY.page(figure([300, 200, 900]), "").lead
+    # All networks may have been taken over from the table: then nothing took time here.
+    assert "All training: 0 seconds" in render(
+        zhang_figure.STUDY.page(replace(result, timings=()), "")
+    )
 
 
 def test_the_figure_takes_networks_from_the_table(tmp_path, monkeypatch):

@@ -132,7 +132,15 @@ class MeasuresSettings(StudySettings):
     @model_validator(mode="after")
     def _sensible(self) -> Self:
         for name in AXES:
-            self._check_axis(name)
+            values = getattr(self, name)
+            if not values or len(set(values)) < len(values):
+                what = f"{name} is {list(values)}"
+                raise BadInput(f"{what}; give at least one value, none of them twice")
+            for value in values:
+                if name in SHARED:
+                    whole_number(name, value, least=2 if name == "examples" else 1)
+                else:
+                    real_number(name, value, **_RANGES.get(name, {"least": 0.0, "below": 1.0}))
         real_number("stop_loss", self.stop_loss, above=0.0)
         real_number("momentum", self.momentum, least=0.0, below=1.0)
         real_number("beyond", self.beyond, least=0.0)
@@ -142,16 +150,6 @@ class MeasuresSettings(StudySettings):
             whole_number(name, getattr(self, name), least=10)
         whole_number("alone", self.alone, least=0)
         return self
-
-    def _check_axis(self, name: str) -> None:
-        values = getattr(self, name)
-        if not values or len(set(values)) < len(values):
-            raise BadInput(f"{name} is {list(values)}; give at least one value, none of them twice")
-        for value in values:
-            if name in SHARED:
-                whole_number(name, value, least=2 if name == "examples" else 1)
-            else:
-                real_number(name, value, **_RANGES.get(name, {"least": 0.0, "below": 1.0}))
 
     def networks(self) -> tuple[Cell, ...]:
         values = (getattr(self, name) for name in AXES)
@@ -333,8 +331,6 @@ class GroupResult(CellRecord):
     def lines(self) -> tuple[str]:
         if not self.records:
             return (f"{self.times.alone_networks} networks one at a time",)
-        reached = sum(record.judged for record in self.records)
         first = self.records[0].key.rsplit("-s")[0]
-        return (
-            f"{first} and its like, {reached} of {len(self.records)} reached the stopping loss",
-        )
+        reached = f"{sum(record.judged for record in self.records)} of {len(self.records)}"
+        return (f"{first} and its like, {reached} reached the stopping loss",)

@@ -194,7 +194,7 @@ def compare_gauges(
     reached = [entry for entry in records if entry.judged]
     trials = trials_of(reached)
     divisible = settings.per_root_n and "examples" in trials.axes
-    work = []
+    work = {}
     for pair in PAIRS:
         if not set(pair) <= set(reached[0].measures):
             continue
@@ -203,12 +203,9 @@ def compare_gauges(
         some = ~(np.isnan(given) | np.isnan(best))
         if 2 * int(some.sum()) >= len(reached):
             court = _court(trials.where(some), settings)
-            work.append(delayed(_compared)(pair, court, given[some], best[some]))
-    return tuple(Parallel(n_jobs=jobs)(work))
-
-
-def _compared(pair: tuple[str, str], court: Court, given: Numbers, best: Numbers) -> Rescaled:
-    return Rescaled(*pair, *court.difference(given, best))
+            work[pair] = delayed(court.difference)(given[some], best[some])
+    found = Parallel(n_jobs=jobs)(work.values())
+    return tuple(Rescaled(*pair, *both) for pair, both in zip(work, found, strict=True))
 
 
 def _judged(name: str, court: Court, column: Numbers, loss_gaps: Numbers, divided: bool) -> Judged:

@@ -149,9 +149,10 @@ class Training:
             Job(
                 labels=self.row(cell),
                 seed=network_seed(shared.seed, cell),
-                learning_rate=cell.learning_rate,
-                weight_decay=cell.weight_decay,
-                dropout=cell.dropout,
+                **{
+                    name: getattr(cell, name)
+                    for name in ("learning_rate", "weight_decay", "dropout")
+                },
             )
             for cell in cells
         ]
@@ -167,12 +168,9 @@ class Training:
             ),
             jobs,
             settings=ManySettings(
-                epochs=shared.epochs,
                 batch_size=first.batch_size,
-                momentum=shared.momentum,
                 decay=1.0,
-                stop_loss=shared.stop_loss,
-                measure_every=shared.measure_every,
+                **shared.model_dump(include={"epochs", "momentum", "stop_loss", "measure_every"}),
             ),
             method=method,
             device=self.at.device,

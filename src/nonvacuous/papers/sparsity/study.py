@@ -30,7 +30,7 @@ from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.comparisons import PlainChain, norm_bounds
-from nonvacuous.sparsity.priors import CenteredPrior, make_prior, shifted_copies
+from nonvacuous.sparsity.priors import make_prior, shifted_copies
 from nonvacuous.sparsity.radii import NormTables, forward, greedy_sparsity
 from nonvacuous.sparsity.setting import SparseSettings, Theorem, Variant
 from nonvacuous.sparsity.training import (
@@ -195,14 +195,32 @@ class _Networks:
     def __init__(self, cell: SparsityCell, at: Context) -> None:
         self._cell, self._at = cell, at
         dataset = at.dataset(cell.data)
-        self._train = unit_norm(dataset.train, centered=cell.centered)
         self._shown = Shown(at.ledger_file, dataset.train, command="reproduce sparsity-mnist")
         self._device = torch.device(at.device)
         self._test = None
         if dataset.test is not None:
             self._test = unit_norm(dataset.test, centered=cell.centered).to(self._device)
         self._recipe = cell.recipe
-        self._prior = self._learned(cell.cases[0])
+        case, train = cell.cases[0], unit_norm(dataset.train, centered=cell.centered)
+        if case.share != 1.0:
+            seed = derived_seed(cell.seed, "share")
+            split = make_split(len(train), prior_fraction=case.share, seed=seed)
+            train = train.subset(np.sort(split.prior))
+        self._prior = make_prior(
+            case.prior,
+            train,
+            (case.width,) * case.hidden,
+            settings=self._recipe.prior,
+            start=self._recipe.start,
+            copied=partial(
+                shifted_copies, pixels=self._recipe.shifts, mirrored=self._recipe.mirrored
+            ),
+            seed=cell.seed,
+            device=self._device,
+            progress=at.progress,
+            learned=self._stored("prior"),
+        )
+        self._keep("prior", self._prior.center)
 
     def compute(self, case: Case) -> CaseResult:
         """One network; its weights are kept before they are certified."""
@@ -234,7 +252,7 @@ class _Networks:
         )
         ended = time.perf_counter()
         test = self._test
-        shown = test if test is not None else prior.bound
+        shown = prior.bound if test is None else test
         active, ratios = activity(weights, shown, settings=settings)
         return CaseResult(
             case=case,
@@ -270,31 +288,6 @@ class _Networks:
             failure=self._cell.failure / self._cell.attempts,
         )
         return {entry.name: entry.margin_errors / len(bound) + entry.gap for entry in bounds}
-
-    def _learned(self, case: Case) -> CenteredPrior[Chain]:
-        prior = make_prior(
-            case.prior,
-            self._part(case.share),
-            (case.width,) * case.hidden,
-            settings=self._recipe.prior,
-            start=self._recipe.start,
-            copied=partial(
-                shifted_copies, pixels=self._recipe.shifts, mirrored=self._recipe.mirrored
-            ),
-            seed=self._cell.seed,
-            device=self._device,
-            progress=self._at.progress,
-            learned=self._stored("prior"),
-        )
-        self._keep("prior", prior.center)
-        return prior
-
-    def _part(self, share: float) -> Examples:
-        if share == 1.0:
-            return self._train
-        seed = derived_seed(self._cell.seed, "share")
-        split = make_split(len(self._train), prior_fraction=share, seed=seed)
-        return self._train.subset(np.sort(split.prior))
 
     def _stored(self, name: str) -> Chain | None:
         path = self._at.folder / f"{name}.safetensors"

@@ -16,9 +16,8 @@ from nonvacuous.papers.zhang.networks import (
     corruption_title,
     network_title,
 )
-from nonvacuous.papers.zhang.pages import completed, percent, yes_or_no
 from nonvacuous.papers.zhang.settings import FigureSettings
-from nonvacuous.papers.zhang.training import NetworksStudy
+from nonvacuous.papers.zhang.training import NetworksStudy, completed, percent, yes_or_no
 from nonvacuous.randomization.intervals import Interval, exact_rate
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.study.study import Context, Finished

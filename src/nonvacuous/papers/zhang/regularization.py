@@ -20,10 +20,9 @@ from nonvacuous.papers.zhang.networks import (
     GroupTiming,
     network_title,
 )
-from nonvacuous.papers.zhang.pages import completed, percent
 from nonvacuous.papers.zhang.settings import RegularizationSettings, ZhangSettings
 from nonvacuous.papers.zhang.table import chosen_rows
-from nonvacuous.papers.zhang.training import NetworksStudy
+from nonvacuous.papers.zhang.training import NetworksStudy, completed, percent
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.study.study import Context, Finished
 from nonvacuous.training.many_jobs import AUGMENTATIONS

@@ -24,9 +24,14 @@ from nonvacuous.papers.zhang.networks import (
     corruption_title,
     network_title,
 )
-from nonvacuous.papers.zhang.pages import completed, percent, time_table, yes_or_no
 from nonvacuous.papers.zhang.settings import TableSettings, ZhangSettings
-from nonvacuous.papers.zhang.training import NetworksStudy
+from nonvacuous.papers.zhang.training import (
+    NetworksStudy,
+    completed,
+    percent,
+    time_table,
+    yes_or_no,
+)
 from nonvacuous.report.study import Section, StudyPage, Table, or_dash
 from nonvacuous.study.study import Context, Finished
 
