@@ -99,21 +99,21 @@ def _networks(
     settings: MeasuresSettings, train: Examples, other: Examples | None, at: Context
 ) -> tuple[Network, Network | None]:
     """The network under study and, for --against, the same one trained on corrupted data."""
-    own = rival = None
-    if settings.weights is not None:
-        own = _loaded(settings, train, settings.weights, "--weights")
-    if other is not None and settings.against_weights is not None:
-        rival = _loaded(settings, other, settings.against_weights, "--against-weights")
-    missing = [
-        part for part, given in ((train, own), (other, rival)) if part is not None and given is None
-    ]
-    trained = _trained(settings, missing, at) if missing else []
-    if own is None:
-        own = trained.pop(0)
-    return own, trained.pop() if trained else rival
+    wanted = [(train, settings.weights, "--weights")]
+    if other is not None:
+        wanted.append((other, settings.against_weights, "--against-weights"))
+    given = [_loaded(settings, *one) for one in wanted]
+    missing = [part for part, path, _ in wanted if path is None]
+    trained = iter(_trained(settings, missing, at) if missing else ())
+    own, *rivals = (network or next(trained) for network in given)
+    return own, rivals[0] if rivals else None
 
 
-def _loaded(settings: MeasuresSettings, part: Examples, weights: Path, flag: str) -> Network:
+def _loaded(
+    settings: MeasuresSettings, part: Examples, weights: Path | None, flag: str
+) -> Network | None:
+    if weights is None:
+        return None
     module = build_network(settings.model, part, seed=settings.seed)
     check_fits(module, part, spec=settings.model)
     load_weights(module, weights, flag=flag, spec=settings.model)

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation.perfect_fits import Judged
-from nonvacuous.papers.zhang.bad import (
+from nonvacuous.papers.zhang.linear import (
     QUICK_BAD,
     Bad,
     BadResult,

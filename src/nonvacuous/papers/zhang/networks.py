@@ -21,14 +21,7 @@ FIT, TEST_TOLERANCE, CHANCE_TOLERANCE = 99.3, 2.5, 1.0
 #: The accuracy of guessing among ten classes, in percent.
 GUESSING = 10.0
 
-#: The networks by the names used here: their names in ``nonvacuous.models`` and in the paper.
-MODELS = {
-    "inception": "inception",
-    "inception-no-bn": "inception:no-bn",
-    "alexnet": "alexnet",
-    "mlp-3x512": "mlp:512,512,512",
-    "mlp-1x512": "mlp:512",
-}
+#: The networks by the names used here: their names in the paper.
 TITLES = {
     "inception": "Inception",
     "inception-no-bn": "Inception, no batch norm",

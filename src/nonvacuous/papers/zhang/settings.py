@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from nonvacuous.errors import BadInput
-from nonvacuous.papers.zhang.networks import MODELS, Cell
+from nonvacuous.papers.zhang.networks import Cell
 from nonvacuous.study.settings import Described, Frozen, StudySettings, chosen
 
 
@@ -84,18 +84,17 @@ def _recipes() -> dict[str, Recipe]:
 
     inception = longer(crop=(220, 0.98), full=(300, 0.982), dropout=(120, 0.965))
     dropped = longer(dropout=(150, 0.97))
-    recipes: dict[str, dict[str, Any]] = {
-        "inception": {
-            "epochs": 60, "learning_rate": 0.1, "weight_decay": 0.0001, "longer": inception
-        },
-        "inception-no-bn": {"epochs": 140, "rate_decay": 0.98},
-        "alexnet": {"epochs": 80, "measure_every": 4, "longer": dropped},
-        "mlp-3x512": {"epochs": 60, "measure_every": 5, "longer": dropped},
-        "mlp-1x512": {
-            "epochs": 80, "learning_rate": 0.02, "measure_every": 5, "longer": dropped
-        },
-    }  # fmt: skip
-    return {name: Recipe(model=MODELS[name], **recipe) for name, recipe in recipes.items()}
+    return {
+        "inception": Recipe(
+            model="inception", epochs=60, learning_rate=0.1, weight_decay=0.0001, longer=inception
+        ),
+        "inception-no-bn": Recipe(model="inception:no-bn", epochs=140, rate_decay=0.98),
+        "alexnet": Recipe(model="alexnet", epochs=80, measure_every=4, longer=dropped),
+        "mlp-3x512": Recipe(model="mlp:512,512,512", epochs=60, measure_every=5, longer=dropped),
+        "mlp-1x512": Recipe(
+            model="mlp:512", epochs=80, learning_rate=0.02, measure_every=5, longer=dropped
+        ),
+    }
 
 
 #: Perceptrons small enough for the embedded digits, which are trained in seconds.

@@ -13,10 +13,10 @@ from nonvacuous.papers.zhang.networks import (
     CHANCE_TOLERANCE,
     FIT,
     GUESSING,
-    MODELS,
     PAPER,
     TABLE_1,
     TEST_TOLERANCE,
+    TITLES,
     Cell,
     CellResult,
     GroupTiming,
@@ -114,7 +114,7 @@ def table_rows(settings: ZhangSettings) -> tuple[Row, ...]:
     others = [
         cell
         for name in settings.networks
-        if name not in MODELS
+        if name not in TITLES
         for cell in (Cell(name, decay=True), Cell(name), Cell(name, "random-labels"))
     ]
     return (*rows, *(Row(number, cell) for number, cell in enumerate(others, start=first)))
