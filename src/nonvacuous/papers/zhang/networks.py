@@ -15,11 +15,6 @@ from nonvacuous.study.settings import CellRecord, Derived
 PAPER = "Zhang, Bengio, Hardt, Recht, Vinyals (ICLR 2017)"
 #: A network that gets so many of its labels right, in percent, has all but fitted them.
 NEARLY = 99.0
-#: What counts as reproduced, in percentage points: the training accuracy that the paper calls a
-#: fit, how near a test accuracy must come, and how near to guessing random labels must stay.
-FIT, TEST_TOLERANCE, CHANCE_TOLERANCE = 99.3, 2.5, 1.0
-#: The accuracy of guessing among ten classes, in percent.
-GUESSING = 10.0
 
 #: The networks by the names used here: their names in the paper.
 TITLES = {
