@@ -336,3 +336,11 @@ def test_white_space_and_key_order(run: Path) -> None:
         assert "certificate" in failed_fields(verify(path))
     path.write_text(text, encoding="utf-8")
     assert verify(path).passed
+
+
+def test_a_ledger_that_is_a_folder_is_a_finding(run: Path) -> None:
+    result = verify(run, ledger=run)
+    assert failed_fields(result) == ["attempts"]
+    assert "no file that keeps what is written" in result.failures[0].detail
+    (run.parent / "attempts.jsonl").mkdir()
+    assert failed_fields(verify(run)) == ["attempts"]

@@ -297,10 +297,10 @@ def check_attempts(inquiry: Inquiry, ledger: Path | None) -> None:
     """Its settings have a line there, with the share of the confidence that it took."""
     certificate, contents = inquiry.certificate, inquiry.contents
     path = ledger_beside(inquiry.folder or "") if ledger is None else ledger
-    entries = read_attempts(path)
-    rivals = [a for a in entries if a.bound == certificate.data.bound.content_digest]
 
     def work() -> str:
+        entries = read_attempts(path)
+        rivals = [a for a in entries if a.bound == certificate.data.bound.content_digest]
         for there, absent in (
             (contents.settings, "the settings are not at hand."),
             ("format" in contents.settings, f"{CONFIG} is of the first format."),
