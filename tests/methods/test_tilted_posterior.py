@@ -132,3 +132,21 @@ def test_a_fixed_layer_that_saw_the_bound_part_is_refused(monkeypatch: pytest.Mo
 def test_the_last_layer_alone_needs_a_learned_prior() -> None:
     with pytest.raises(BadInput, match="random='last'"):
         nv.Posterior(random="last", prior_fraction=0.0)
+
+
+@pytest.mark.parametrize(("confidence", "failure"), [(0.95, 0.05), (0.8, 0.2)])
+def test_training_plans_with_the_confidence_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, confidence: float, failure: float
+) -> None:
+    making = importlib.import_module("nonvacuous.methods.posterior.making")
+    planned, train_posterior = [], making.train_posterior
+
+    def watched(network, prior, examples, settings, **options):
+        planned.append(settings.failure)
+        return train_posterior(network, prior, examples, settings, **options)
+
+    monkeypatch.setattr(making, "train_posterior", watched)
+    model = build("mlp:8", (6,), 3, seed=0)
+    method = nv.Posterior(**{**QUICK, "trials": 50}, twin=False)
+    nv.certify(model, blobs(), method=method, confidence=confidence)
+    assert planned == [failure]
