@@ -21,7 +21,7 @@ from nonvacuous.certification.measurement import count_errors
 from nonvacuous.data import Examples, load, split_examples
 from nonvacuous.models import build
 from nonvacuous.records import Observation
-from nonvacuous.rules.progressive import OBSERVED, batches_of, first_part, tilt_of, trained_on
+from nonvacuous.rules.drawing import FIRST_OBSERVED, batches_of, first_part, tilt_of, trained_on
 from nonvacuous.training.erm import train
 from nonvacuous.training_settings import PlainTraining
 
@@ -150,7 +150,7 @@ def one_seed(
             _, chosen = first_part(split, seed, tilted=True)
             part = examples.subset(chosen)
             wrong = count_errors(module, part)
-            aside = Observation(name=OBSERVED, errors=wrong, trials=len(part))
+            aside = Observation(name=FIRST_OBSERVED, errors=wrong, trials=len(part))
         errors.append([count_errors(module, examples.subset(b)) for b in batches[number:]])
     return [len(batch) for batch in batches], errors, aside
 

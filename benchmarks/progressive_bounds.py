@@ -18,7 +18,7 @@ from provenance import RESULTS, write_result
 
 from nonvacuous import bounds
 from nonvacuous.records import Observation
-from nonvacuous.rules.progressive import OBSERVED, tilt_of
+from nonvacuous.rules.drawing import FIRST_OBSERVED, tilt_of
 
 #: Parts before the first test whose errors choose the tilt.
 ASIDE = 2
@@ -32,7 +32,7 @@ held_out_bound, progressive_bound = cache(bounds.holdout), cache(bounds.progress
 
 @cache
 def tilt(errors: int, trials: int, examples: int, failure: float) -> float:
-    aside = Observation(name=OBSERVED, errors=errors, trials=trials)
+    aside = Observation(name=FIRST_OBSERVED, errors=errors, trials=trials)
     return tilt_of(aside, examples=examples, failure=failure)
 
 

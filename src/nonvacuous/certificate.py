@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from nonvacuous import records
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.errors import InvalidCertificate
@@ -20,26 +21,6 @@ from nonvacuous.evaluation_records import EvaluationRecord, Slice, TestedBaselin
 from nonvacuous.files import write_atomically
 from nonvacuous.foreign import read_bytes
 from nonvacuous.kinds import KINDS, AnyMode, Kind, Predictor
-from nonvacuous.records import (
-    Assumption,
-    BaselineRecord,
-    BoundRecord,
-    BudgetRecord,
-    ComplexityRecord,
-    DataRecord,
-    Digest,
-    DistributionRecord,
-    LossRecord,
-    ModelRecord,
-    Observation,
-    Probability,
-    ProgressiveRecord,
-    Record,
-    RescalingRecord,
-    RiskRecord,
-    Text,
-    TwinRecord,
-)
 from nonvacuous.sparsity_records import SparsityRecord
 
 #: The command that gives what the held-out twin promises.
@@ -59,7 +40,7 @@ PREDICTORS = {
 }
 
 
-class Certificate(Record):
+class Certificate(records.Record):
     """How wrong a network can be on data it has not seen, with the evidence.
 
     Built by :func:`nonvacuous.certify`; saved, loaded and compared exactly. A certificate whose
@@ -70,41 +51,41 @@ class Certificate(Record):
     later = ("progressive",)
 
     format: Literal["nonvacuous-certificate/1"] = "nonvacuous-certificate/1"
-    statement: Text
+    statement: records.Text
     status: Status
     mode: AnyMode
     predictor: Predictor
-    loss: LossRecord
+    loss: records.LossRecord
     confidence: Annotated[float, Field(gt=0.0, lt=1.0)]
-    risk_upper: Probability
-    bound: BoundRecord
-    budget: BudgetRecord
-    data: DataRecord
-    model: ModelRecord
-    prior: DistributionRecord | None = None
-    posterior: DistributionRecord | None = None
-    complexity: ComplexityRecord | None = None
-    rescaling: RescalingRecord | None = None
+    risk_upper: records.Probability
+    bound: records.BoundRecord
+    budget: records.BudgetRecord
+    data: records.DataRecord
+    model: records.ModelRecord
+    prior: records.DistributionRecord | None = None
+    posterior: records.DistributionRecord | None = None
+    complexity: records.ComplexityRecord | None = None
+    rescaling: records.RescalingRecord | None = None
     #: The terms of a certificate of mode "sparsity"; other certificates do not have this field.
     sparsity: SparsityRecord | None = None
     #: The batches of a certificate of mode "progressive"; other certificates lack this field.
-    progressive: ProgressiveRecord | None = None
-    empirical: RiskRecord
-    held_out_twin: TwinRecord | None = None
+    progressive: records.ProgressiveRecord | None = None
+    empirical: records.RiskRecord
+    held_out_twin: records.TwinRecord | None = None
     #: The best constant answer; certificates made before there was a comparison lack it.
-    baseline: TestedBaseline | BaselineRecord | None = None
+    baseline: TestedBaseline | records.BaselineRecord | None = None
     #: What a test says beside its promise; certificates from training data do not have this field.
     evaluation: EvaluationRecord | None = None
-    observed: tuple[Observation, ...] = ()
-    assumptions: Annotated[tuple[Assumption, ...], Field(min_length=1)]
+    observed: tuple[records.Observation, ...] = ()
+    assumptions: Annotated[tuple[records.Assumption, ...], Field(min_length=1)]
     #: The version of the audit that asked these questions; without it, the first.
     audit: Annotated[int, Field(ge=2)] | None = None
     seed: int
     software: dict[str, str]
     #: SHA-256 of the files in the run folder that the promise rests on, by name.
-    artifacts: dict[str, Digest] = {}
+    artifacts: dict[str, records.Digest] = {}
     #: SHA-256 of everything above: a certificate that was edited does not load.
-    digest: Digest
+    digest: records.Digest
 
     @classmethod
     def sealed(cls, **fields: Any) -> Certificate:
@@ -343,7 +324,7 @@ def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def status_of(assumptions: tuple[Assumption, ...]) -> Status:
+def status_of(assumptions: tuple[records.Assumption, ...]) -> Status:
     """The worst effect of any assumption decides."""
     effects = {assumption.effect for assumption in assumptions}
     if "refused" in effects:

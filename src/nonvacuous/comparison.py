@@ -15,7 +15,8 @@ from nonvacuous.bounds.rounding import up
 from nonvacuous.bounds.table import SAME_EVENT, THEOREMS, named_row, rows
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
-from nonvacuous.rules.arithmetic import OTHERS_LINE, recompute_bound
+from nonvacuous.records import OTHERS_LINE
+from nonvacuous.rules.arithmetic import recompute_bound
 
 StepKey = Literal[
     "counted", "sampling", "examples", "complexity", "settings", "escape", "searches", "rest"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -14,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Center, Way
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -257,12 +259,43 @@ class SpendRecord(Record):
     reason: Text
     choices: PositiveCount = 1
 
+    @property
+    def share(self) -> float:
+        """What one of the line's equally likely choices may spend."""
+        value = float(Fraction(self.failure) / self.choices)
+        if value <= 0.0:
+            raise BadInput(
+                f"budget line {self.name!r} is divided by {self.choices} choices; nothing is left."
+            )
+        return value
+
+
+#: The ledger line that the bound's failure probability comes from, the one of the sampling, and the
+#: one of the confidence that is left to other certificates on the same examples.
+BOUND_LINE, SAMPLING_LINE, OTHERS_LINE = "bound", "sampling", "other certificates"
+
 
 class BudgetRecord(Record):
     """The ledger of the failure probability, as :class:`nonvacuous.ConfidenceBudget` writes it."""
 
     failure: Failure
     entries: Annotated[tuple[SpendRecord, ...], Field(min_length=1)]
+
+    def line(self, name: str) -> SpendRecord:
+        """The line of that name; :class:`BadInput` if there is none."""
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        names = ", ".join(entry.name for entry in self.entries)
+        raise BadInput(f"budget has no line {name!r} (its lines: {names}); nothing paid for it.")
+
+    @property
+    def bound(self) -> SpendRecord:
+        return self.line(BOUND_LINE)
+
+    @property
+    def sampling(self) -> SpendRecord:
+        return self.line(SAMPLING_LINE)
 
 
 class TwinRecord(Record):

@@ -19,12 +19,8 @@ from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.methods import HeldOut, Posterior, PostHoc
 from nonvacuous.models import build
 from nonvacuous.rules.arithmetic import (
-    BOUND_LINE,
-    SAMPLING_LINE,
-    line,
     recompute_bound,
     sampled_risk,
-    share,
     statement_of,
 )
 from nonvacuous.rules.digests import file_digest
@@ -139,10 +135,10 @@ def _consistent(fields: dict[str, Any]) -> dict[str, Any]:
         seed = sampling_seed(fields["seed"], fields["posterior"].digest, noise)
         risk = risk.model_copy(update={"seed": seed})
     once = risk.scheme == "every example once"
-    failure = None if once else share(line(fields["budget"], SAMPLING_LINE))
+    failure = None if once else fields["budget"].sampling.share
     risk = risk.model_copy(update={"risk_upper": sampled_risk(risk, failure)})
     inputs = dict(fields["bound"].inputs)
-    inputs["failure"] = share(line(fields["budget"], BOUND_LINE))
+    inputs["failure"] = fields["budget"].bound.share
     for name, value in (("errors", risk.errors), ("empirical_risk", risk.risk_upper)):
         if name in inputs:
             inputs[name] = value
@@ -166,9 +162,9 @@ def _consistent(fields: dict[str, Any]) -> dict[str, Any]:
 
 def without_line(certificate: Certificate, name: str) -> dict[str, Any]:
     """The ledger without that line, its share given to the bound."""
-    freed = line(certificate.budget, name).failure
+    freed = certificate.budget.line(name).failure
     entries = tuple(
-        e.model_copy(update={"failure": e.failure + freed}) if e.name == BOUND_LINE else e
+        e.model_copy(update={"failure": e.failure + freed}) if e.name == "bound" else e
         for e in certificate.budget.entries
         if e.name != name
     )
@@ -178,7 +174,7 @@ def without_line(certificate: Certificate, name: str) -> dict[str, Any]:
 def with_choices(certificate: Certificate, choices: int) -> dict[str, Any]:
     """The bound's line as if it had been chosen among fewer."""
     entries = tuple(
-        e.model_copy(update={"choices": choices}) if e.name == BOUND_LINE else e
+        e.model_copy(update={"choices": choices}) if e.name == "bound" else e
         for e in certificate.budget.entries
     )
     return part(certificate, "budget", entries=entries)

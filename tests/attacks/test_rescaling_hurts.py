@@ -19,7 +19,7 @@ from torch.nn import functional
 import nonvacuous as nv
 from nonvacuous.networks import capture, rescaled, scale_groups
 from nonvacuous.risk.losses import bounded_cross_entropy
-from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, recompute_bound
+from nonvacuous.rules.arithmetic import recompute_bound
 
 from .forging import forged
 
@@ -158,7 +158,7 @@ def test_two_measured_posteriors_are_paid_for(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     method = nv.PostHoc(prior=prior, **few)
     certificate = nv.certify(trained, examples, method=method, folder=folder)
-    paid = line(certificate.budget, SAMPLING_LINE)
+    paid = certificate.budget.sampling
     assert paid.choices == 2 and "2 posteriors" in paid.reason
     nv.verify(folder, data=examples, model=trained).raise_if_failed()
     entries = tuple(

@@ -28,10 +28,8 @@ from nonvacuous.rules.arithmetic import (
     ledger,
     recompute_bound,
     sampled_risk,
-    share,
     total_nats,
 )
-from nonvacuous.rules.arithmetic import line as ledger_line
 from nonvacuous.rules.digests import example_set, fixed_tensors
 from nonvacuous.rules.drawing import draw_network, sampling_seed
 from nonvacuous.rules.symmetries import SYMMETRIES, captured, symmetry_savings
@@ -93,7 +91,7 @@ def budget_record(
 def risk_record(fields: dict[str, Any], budget: BudgetRecord) -> RiskRecord:
     once = fields["scheme"] == "every example once"
     draft = RiskRecord(**fields, risk_upper=1.0)
-    failure = None if once else share(ledger_line(budget, "sampling"))
+    failure = None if once else budget.sampling.share
     return RiskRecord(**fields, risk_upper=sampled_risk(draft, failure))
 
 
@@ -175,7 +173,7 @@ def stochastic(
         empirical_risk=risk.risk_upper,
         kl_nats=complexity.kl_nats,
         examples=len(parts.bound),
-        failure=share(ledger_line(budget, "bound")),
+        failure=budget.bound.share,
         exact_moment=True,
     )
     return Evidence(
@@ -254,7 +252,7 @@ def symmetric(
         empirical_risk=risk.risk_upper,
         kl_nats=complexity.kl_nats,
         examples=base.bound_examples,
-        failure=share(ledger_line(base.budget, "bound")),
+        failure=base.budget.bound.share,
         exact_moment=True,
     )
     return changed(
@@ -303,7 +301,7 @@ def drawn(*, seed: int = 7, module: nn.Module | None = None) -> Evidence:
         empirical_risk=risk.risk_upper,
         log_density_ratio=ratio,
         examples=base.bound_examples,
-        failure=share(ledger_line(budget, "bound")),
+        failure=budget.bound.share,
     )
     return changed(
         base,
@@ -339,7 +337,7 @@ def holdout(*, module: nn.Module | None = None) -> Evidence:
         "holdout",
         errors=risk.errors,
         examples=base.bound_examples,
-        failure=share(ledger_line(budget, "bound")),
+        failure=budget.bound.share,
     )
     return changed(
         base,

@@ -21,7 +21,7 @@ from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.models import build
 from nonvacuous.records import BoundRecord
 from nonvacuous.risk.losses import bounded_cross_entropy
-from nonvacuous.rules.progressive import OBSERVED, batches_of, tilt_of, trained_on, twin_number
+from nonvacuous.rules.drawing import FIRST_OBSERVED, batches_of, tilt_of, trained_on, twin_number
 
 FIXED = "what the theorem wants fixed was fixed before the data"
 FIRST = "each checkpoint met its batch before training on it"
@@ -60,7 +60,7 @@ def test_the_number_is_the_theorems(tmp_path: Path) -> None:
     assert record.training == BUILT_IN
     assert sum(b.examples.examples for b in record.batches) == certificate.data.bound.examples
     assert sum(b.errors for b in record.batches) == certificate.empirical.errors
-    aside = next(o for o in certificate.observed if o.name == OBSERVED)
+    aside = next(o for o in certificate.observed if o.name == FIRST_OBSERVED)
     tests = certificate.data.bound.examples
     tilt = tilt_of(aside, examples=tests, failure=0.05)
     call = {"errors": certificate.empirical.errors, "trials": tests, "failure": 0.05}
@@ -202,7 +202,7 @@ def test_the_gate_passes_or_says_nothing(tmp_path: Path) -> None:
         nv.report(certificate, tmp_path / "page.html")
         assert words in (tmp_path / "page.html").read_text()
     # The first part trains as a whole: nothing is set aside for a tilt.
-    assert not [o for o in passed.observed if o.name == OBSERVED]
+    assert not [o for o in passed.observed if o.name == FIRST_OBSERVED]
 
 
 @pytest.mark.slow

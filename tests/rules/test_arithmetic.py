@@ -28,10 +28,8 @@ from nonvacuous.records import (
 from nonvacuous.rules.arithmetic import (
     CERTIFYING,
     bound_record,
-    line,
     recompute_bound,
     sampled_risk,
-    share,
     statement_of,
     theorem,
     total_nats,
@@ -106,13 +104,13 @@ def test_shares_of_the_ledger() -> None:
     entry = SpendRecord(name="bound", failure=0.04, reason="x", choices=25)
     budget = BudgetRecord(failure=0.05, entries=(entry,))
     assert (
-        share(line(budget, "bound"))
+        budget.bound.share
         == bounds.ConfidenceBudget(0.05).union("bound", 0.04, choices=25, reason="x")[0]
     )
     with pytest.raises(BadInput, match="no line 'sampling'"):
-        line(budget, "sampling")
+        _ = budget.sampling
     with pytest.raises(BadInput, match="nothing is left"):
-        share(entry.model_copy(update={"choices": 10**400}))
+        _ = entry.model_copy(update={"choices": 10**400}).share
 
 
 # ---------------------------------------------------------------------------------- theorems

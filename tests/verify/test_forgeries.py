@@ -216,11 +216,11 @@ def reconsidered(genuine: Certificate, terms: tuple[KlTerm, ...]) -> Certificate
 
 def recounted(genuine: Certificate, *, errors: int) -> Certificate:
     """The certificate that this number of errors would give."""
-    from nonvacuous.rules.arithmetic import line, sampled_risk, share, statement_of
+    from nonvacuous.rules.arithmetic import sampled_risk, statement_of
 
     once = genuine.empirical.scheme == "every example once"
     draft = genuine.empirical.model_copy(update={"errors": errors})
-    failure = None if once else share(line(genuine.budget, "sampling"))
+    failure = None if once else genuine.budget.sampling.share
     risk = draft.model_copy(update={"risk_upper": sampled_risk(draft, failure)})
     inputs = {
         "empirical_risk": risk.risk_upper,

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.rules.arithmetic import line as ledger_line
-from nonvacuous.rules.arithmetic import recompute_bound, sampled_risk, share, statement_of
+from nonvacuous.rules.arithmetic import recompute_bound, sampled_risk, statement_of
 from nonvacuous.sparsity.setting import total_nats
 from nonvacuous.verification.findings import same_rate
 from nonvacuous.verify import Verification, verify
@@ -37,7 +36,7 @@ def folder(honest: Path, tmp_path: Path) -> Path:
 def consistent(genuine: Certificate, **changes: Any) -> Certificate:
     """The certificate that these terms would give, with everything that follows from them."""
     record = genuine.sparsity.model_copy(update=changes)  # type: ignore[union-attr]
-    failure = share(ledger_line(genuine.budget, "sampling"))
+    failure = genuine.budget.sampling.share
     risk = changes.pop("empirical", genuine.empirical)
     risk = risk.model_copy(update={"risk_upper": sampled_risk(risk, failure)})
     record = record.model_copy(

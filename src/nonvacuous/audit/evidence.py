@@ -9,19 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from nonvacuous import records
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.kinds import Kind, kind_of
 from nonvacuous.networks import LayerGraph
-from nonvacuous.records import (
-    BoundRecord,
-    BudgetRecord,
-    ComplexityRecord,
-    DataRecord,
-    Observation,
-    ProgressiveRecord,
-    RiskRecord,
-)
 from nonvacuous.risk.losses import Loss
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.sparsity.weights import Network
@@ -55,9 +47,9 @@ class Evidence:
     examples: Examples
     split: Split
     loss: Loss
-    bound: BoundRecord
-    budget: BudgetRecord
-    risk: RiskRecord
+    bound: records.BoundRecord
+    budget: records.BudgetRecord
+    risk: records.RiskRecord
     seed: int
     #: The evaluation inputs' transform, and the one the empirical risk was measured with.
     evaluation_transform: str
@@ -65,7 +57,7 @@ class Evidence:
     searches: tuple[Search, ...] = ()
     prior: DiagonalGaussian | None = None
     posterior: DiagonalGaussian | None = None
-    complexity: ComplexityRecord | None = None
+    complexity: records.ComplexityRecord | None = None
     #: Digest of the posterior when the KL was computed, and when the risk was sampled.
     posterior_at_kl: str | None = None
     posterior_at_risk: str | None = None
@@ -109,17 +101,17 @@ class Evidence:
     #: What the prior itself records about the examples it saw (``Prior.saw``).
     prior_saw_digest: str | None = None
     #: Errors on prior examples set aside, if they chose the temperature or tilt of the bound.
-    tilt: Observation | None = None
+    tilt: records.Observation | None = None
     #: Claims that will go into the certificate, compared with the facts where they are given.
     risk_upper: float | None = None
     confidence: float | None = None
-    data: DataRecord | None = None
+    data: records.DataRecord | None = None
     #: For mode "sparsity": its terms, and network and prior as its theorems read them.
     sparsity: SparsityRecord | None = None
     layers: Network | None = None
     prior_layers: Network | None = None
     #: For mode "progressive": its batches, and the examples that each checkpoint was trained on.
-    progressive: ProgressiveRecord | None = None
+    progressive: records.ProgressiveRecord | None = None
     trained_on: tuple[np.ndarray, ...] | None = None
 
     @property

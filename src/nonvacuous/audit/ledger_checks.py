@@ -9,19 +9,11 @@ from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.probing import Network, networks_of, recount
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse
 from nonvacuous.bounds import ConfidenceBudget
-from nonvacuous.records import BudgetRecord
+from nonvacuous.records import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE, BudgetRecord
 from nonvacuous.risk.losses import zero_one
-from nonvacuous.rules.arithmetic import (
-    BOUND_LINE,
-    OTHERS_LINE,
-    SAMPLING_LINE,
-    line,
-    share,
-    theorem,
-)
+from nonvacuous.rules.arithmetic import theorem
 from nonvacuous.rules.attempts import Standing
-from nonvacuous.rules.drawing import set_aside, temperature
-from nonvacuous.rules.progressive import tilt_of
+from nonvacuous.rules.drawing import set_aside, temperature, tilt_of
 
 #: The charge of a search that the bound pays for in nats, as one of its inputs.
 GRID = "grid"
@@ -39,16 +31,16 @@ def rebuilt(budget: BudgetRecord) -> ConfidenceBudget:
 def spent_once(evidence: Evidence) -> Outcome:
     # Raises with the account in the message when more is spent than there is.
     ledger = rebuilt(evidence.budget)
-    entry = line(evidence.budget, BOUND_LINE)
+    entry = evidence.budget.bound
     used = evidence.bound.inputs.get("failure")
-    if used != share(entry):
+    if used != entry.share:
         return refuse(
             f"the bound was computed with failure = {used!r}, but its line in the ledger allows "
-            f"{share(entry)!r} ({entry.failure!r} shared by {entry.choices}). Use the share that "
+            f"{entry.share!r} ({entry.failure!r} shared by {entry.choices}). Use the share that "
             "the budget returned."
         )
     if evidence.risk.scheme != "every example once":
-        line(evidence.budget, SAMPLING_LINE)
+        evidence.budget.line(SAMPLING_LINE)
     spends = " + ".join(f"{e.failure:.3g} ({e.name})" for e in evidence.budget.entries)
     return holds(f"{spends} is at most {ledger.failure:g}.")
 
@@ -81,7 +73,7 @@ def searches_paid(evidence: Evidence) -> Outcome:
                 f"a search is charged to {name!r}, which is not a line that the bound draws on; "
                 f"charge it to {BOUND_LINE!r}."
             )
-        entry = line(evidence.budget, name)
+        entry = evidence.budget.line(name)
         if entry.choices < choices:
             return refuse(
                 f"the line {name!r} of the ledger pays for {entry.choices} choices, but "
@@ -132,7 +124,7 @@ def _tilted(evidence: Evidence, name: str) -> Outcome:
             f"the {name} is said to follow from {recorded[0]} errors among {recorded[1]} "
             f"examples of the prior part; counted again they are {again.total:g} of {len(aside)}."
         )
-    n, failure = evidence.bound_examples, share(line(evidence.budget, BOUND_LINE))
+    n, failure = evidence.bound_examples, evidence.budget.bound.share
     if evidence.kind.steps:
         suits = tilt_of(tilt, examples=n, failure=failure)
     else:

@@ -11,7 +11,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.kinds import STEPS_MODES
 from nonvacuous.records import ProgressiveRecord
 from nonvacuous.rules.digests import example_set
-from nonvacuous.rules.progressive import batches_of
+from nonvacuous.rules.drawing import batches_of
 
 #: What trains checkpoints where the user gave no function.
 BUILT_IN = "the training of this library"
@@ -41,7 +41,7 @@ def tested_first(evidence: Evidence) -> Outcome:
         if batch.examples != example_set(evidence.examples, indices):
             return refuse(
                 f"batch {number} is not the one that the seed gives: an order that was chosen by "
-                "looking would be a search. Make it with rules.progressive.batches_of."
+                "looking would be a search. Make it with rules.drawing.batches_of."
             )
     if trained is None or len(trained) != len(batches):
         return refuse("what each checkpoint was trained on is not on record.")

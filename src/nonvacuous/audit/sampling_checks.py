@@ -6,7 +6,7 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.bounds.rounding import same_upper_end
 from nonvacuous.kinds import PRIOR_MODES, RANDOM_MODES
-from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, sampled_risk, share
+from nonvacuous.rules.arithmetic import sampled_risk
 from nonvacuous.rules.drawing import sampling_seed
 
 FREEZE = "freeze"
@@ -164,7 +164,7 @@ def risk_is_current(evidence: Evidence) -> Outcome:
 def sampling_paid(evidence: Evidence) -> Outcome:
     risk = evidence.risk
     once = risk.scheme == "every example once"
-    failure = None if once else share(line(evidence.budget, SAMPLING_LINE))
+    failure = None if once else evidence.budget.sampling.share
     expected = sampled_risk(risk, failure)
     if not same_upper_end(risk.risk_upper, expected):
         return refuse(

@@ -18,23 +18,12 @@ from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.audit.sampling_checks import misdrawn
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.rules import derandomization as rules
 from nonvacuous.rules.convolutions import (
     tensor_scales,
     wrong_convolution,
     wrong_sizes,
     wrong_structure,
-)
-from nonvacuous.rules.derandomization import (
-    counts_constant,
-    evaluator_for,
-    input_norms,
-    layer_of_tensor,
-    layers_from,
-    loss_upper_of,
-    odd_charge,
-    odd_norm,
-    setting_of,
-    wrong_layer_distance,
 )
 from nonvacuous.sparsity.certify import final_seed, recount
 from nonvacuous.sparsity.conv_chain import ConvChain
@@ -82,7 +71,7 @@ def whole_network(evidence: Evidence) -> Outcome:
     wrong = misread(evidence.module, read, evidence.examples.subset(evidence.split.bound))
     if wrong is not None:
         return refuse(f"{wrong}. The theorem is about the layers; the promise is for the module.")
-    where = layer_of_tensor(record)
+    where = rules.layer_of_tensor(record)
     for name, parameter in evidence.module.named_parameters():
         if name not in where:
             return refuse(
@@ -94,7 +83,7 @@ def whole_network(evidence: Evidence) -> Outcome:
         ("network", layers, noise.means),
         ("prior", prior, noise_of_prior.means),
     ):
-        if layers_from(record, means).digest() != kept.digest():
+        if rules.layers_from(record, means).digest() != kept.digest():
             return refuse(
                 f"the means of the {who}'s Gaussian are not the {who}'s weights. Center it there."
             )
@@ -110,7 +99,7 @@ def same_noise(evidence: Evidence) -> Outcome:
     noise, noise_of_prior, complexity = parts(evidence)
     if complexity.symmetries:
         return refuse("the KL of the theorem has no symmetries to forget; count it in full.")
-    expected = evaluator_for(*terms(evidence)).scales(setting_of(record))
+    expected = rules.evaluator_for(*terms(evidence)).scales(rules.setting_of(record))
     own = tensor_scales(record)
     for layer, scale in zip(record.layers, expected, strict=True):
         if layer.scale != scale:
@@ -132,7 +121,7 @@ def same_noise(evidence: Evidence) -> Outcome:
                 f"layer {layer.name} is recorded at squared distance {layer.squared_distance!r} "
                 f"from the prior; it is at {distance!r}."
             )
-    wrong = wrong_layer_distance(record, complexity) or wrong_sizes(record, complexity)
+    wrong = rules.wrong_layer_distance(record, complexity) or wrong_sizes(record, complexity)
     if wrong is not None:
         return refuse(f"{wrong}.")
     return holds("one scale for each layer, the same around network and prior.")
@@ -150,8 +139,8 @@ def choices_paid(evidence: Evidence) -> Outcome:
             "sparsity.setting.total_nats."
         )
     # Measures the network again, and raises where a grid value is below the truth.
-    evaluator = evaluator_for(*terms(evidence))
-    odd = odd_charge(record.charges, evaluator.charges(setting_of(record)))
+    evaluator = rules.evaluator_for(*terms(evidence))
+    odd = rules.odd_charge(record.charges, evaluator.charges(rules.setting_of(record)))
     if odd is not None:
         return refuse(
             f"{odd}. The loss may use a constant of the network only as a grid value that is not "
@@ -166,14 +155,14 @@ def choices_paid(evidence: Evidence) -> Outcome:
 @check(rows=(25,), since=1, name="the bound is divided by what the noise lets through", modes=MODES)
 def escape_paid(evidence: Evidence) -> Outcome:
     record, _, _ = terms(evidence)
-    escape = setting_of(record).escape_probability
+    escape = rules.setting_of(record).escape_probability
     if record.escape != escape or evidence.bound.inputs.get("escape") != escape:
         return refuse(
             f"the setting lets noise miss an error with chance {escape!r}, but {record.escape!r} "
             f"is recorded and {evidence.bound.inputs.get('escape')!r} went into the bound: without "
             "the division the bound is one for the noisy loss, not for the network."
         )
-    expected = loss_upper_of(record.theorem, escape, evidence.risk)
+    expected = rules.loss_upper_of(record.theorem, escape, evidence.risk)
     if record.loss_upper != expected:
         return refuse(
             f"the mean noisy loss enters the bound as {record.loss_upper!r}; the counts give "
@@ -185,7 +174,7 @@ def escape_paid(evidence: Evidence) -> Outcome:
 @check(rows=(12, 27), since=1, name="the noise was drawn after the setting was final", modes=MODES)
 def drawn_last(evidence: Evidence) -> Outcome:
     record, layers, _ = terms(evidence)
-    expected = final_seed(evidence.seed, layers.digest(), setting_of(record))
+    expected = final_seed(evidence.seed, layers.digest(), rules.setting_of(record))
     if evidence.risk.seed != expected:
         return refuse(
             f"the losses were counted with seed {evidence.risk.seed}, not with the one derived "
@@ -202,9 +191,9 @@ def drawn_last(evidence: Evidence) -> Outcome:
 @check(rows=(18, 28), since=1, name="every threshold uses the example's own norm", modes=MODES)
 def own_norms(evidence: Evidence) -> Outcome:
     record, layers, prior = terms(evidence)
-    constant = counts_constant(layers)
+    constant = rules.counts_constant(layers)
     bound_part = evidence.examples.subset(evidence.split.bound)
-    odd = odd_norm(record, bound_part, constant=constant)
+    odd = rules.odd_norm(record, bound_part, constant=constant)
     if odd is not None:
         return refuse(
             f"the {odd[0]} bound example has norm {odd[2]!r}, but {odd[1]!r} is recorded: a norm "
@@ -218,7 +207,7 @@ def own_norms(evidence: Evidence) -> Outcome:
     elif len(few) >= 100:
         assert isinstance(prior, Layers) and isinstance(layers, Layers)
         read = read_inputs(layers, prior, few).norms.cpu()
-        own = input_norms(few.inputs, constant=constant)
+        own = rules.input_norms(few.inputs, constant=constant)
         if not torch.allclose(read, own, rtol=1e-12, atol=0.0):
             return refuse("the norms inside the thresholds are not those of the examples.")
     shortest, longest = record.shortest_input, record.longest_input
@@ -233,9 +222,9 @@ def losses_again(evidence: Evidence) -> Outcome:
             f"the theorem bounds how often the network errs, not the loss {evidence.loss.name!r}."
         )
     again = recount(
-        evaluator_for(*terms(evidence), record.device),
+        rules.evaluator_for(*terms(evidence), record.device),
         prior,
-        setting_of(record),
+        rules.setting_of(record),
         evidence.examples.subset(evidence.split.bound),
         passes=record.passes,
         seed=evidence.risk.seed,

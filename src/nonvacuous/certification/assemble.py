@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import nonvacuous
-from nonvacuous import audit
+from nonvacuous import audit, records
 from nonvacuous.audit.evidence import RECORDED, Evidence, Search, StoredEvidence
 from nonvacuous.audit.registry import required
 from nonvacuous.certificate import Certificate, status_of
@@ -28,16 +28,6 @@ from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import Measured, complexity_of, measure, observations
 from nonvacuous.data import Examples, Split
 from nonvacuous.errors import Refused, Unsupported
-from nonvacuous.records import (
-    ComplexityRecord,
-    DataRecord,
-    DistributionRecord,
-    LossRecord,
-    ModelRecord,
-    Observation,
-    RescalingRecord,
-    TwinRecord,
-)
 from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement_of
 from nonvacuous.rules.digests import array_digest, example_set, fixed_tensors, tensors_digest
 from nonvacuous.rules.outcomes import outcome_digest
@@ -59,7 +49,7 @@ def candidate_evidence(job: Job, candidate: Candidate, measured: Measured) -> Ev
 
 
 def candidate_certificate(
-    job: Job, candidate: Candidate, measured: Measured, twin: TwinRecord | None
+    job: Job, candidate: Candidate, measured: Measured, twin: records.TwinRecord | None
 ) -> Certificate:
     """A certificate for the posterior, one network drawn from it, or the one in its middle."""
     if measured.drawn is not None:
@@ -67,7 +57,7 @@ def candidate_certificate(
     return seal(job, candidate_evidence(job, candidate, measured), candidate, twin=twin)
 
 
-def complexity(job: Job, candidate: Candidate) -> ComplexityRecord:
+def complexity(job: Job, candidate: Candidate) -> records.ComplexityRecord:
     if candidate.complexity is not None:
         return candidate.complexity
     graph = candidate.graph
@@ -144,8 +134,8 @@ def _symmetry_search(job: Job) -> tuple[Search, ...]:
     return (searched,) if choices > 1 else ()
 
 
-def _data_record(examples: Examples, split: Split) -> DataRecord:
-    return DataRecord(
+def _data_record(examples: Examples, split: Split) -> records.DataRecord:
+    return records.DataRecord(
         name=examples.name,
         classes=examples.classes,
         preprocessing=examples.steps,
@@ -160,8 +150,8 @@ def seal(
     evidence: Evidence,
     candidate: Candidate | None = None,
     *,
-    twin: TwinRecord | None = None,
-    observed: tuple[Observation, ...] | None = None,
+    twin: records.TwinRecord | None = None,
+    observed: tuple[records.Observation, ...] | None = None,
 ) -> Certificate:
     """``observed``: error rates beside the promise, where they are not those of one network."""
     assumptions = audit.run(evidence)
@@ -173,8 +163,8 @@ def seal(
     fields: dict[str, Any] = dict(
         **{name: getattr(evidence, name) for name in RECORDED},
         status=status_of(assumptions),
-        loss=LossRecord(name=job.loss.name, lower=job.loss.lower, upper=job.loss.upper),
-        model=ModelRecord(
+        loss=records.LossRecord(name=job.loss.name, lower=job.loss.lower, upper=job.loss.upper),
+        model=records.ModelRecord(
             architecture=job.architecture,
             parameters=sum(p.numel() for p in module.parameters()),
             fixed_digest=tensors_digest(fixed_tensors(module, random)),
@@ -198,22 +188,22 @@ def seal(
     return Certificate.sealed(statement=statement_of(draft), **fields)
 
 
-def _records(candidate: Candidate, evidence: Evidence, data: DataRecord) -> dict[str, Any]:
+def _records(candidate: Candidate, evidence: Evidence, data: records.DataRecord) -> dict[str, Any]:
     """Prior, posterior, and what rescaling did."""
     assert evidence.complexity is not None and evidence.risk_upper is not None
     shaped, facts, bound = data.prior, candidate.rescaling, evidence.bound
     return {
-        "prior": DistributionRecord(
+        "prior": records.DistributionRecord(
             description=candidate.prior_description,
             digest=candidate.prior.digest(),
             saw=None if candidate.prior_saw is None or shaped is None else shaped.index_digest,
         ),
-        "posterior": DistributionRecord(
+        "posterior": records.DistributionRecord(
             description=candidate.posterior_description, digest=candidate.posterior.digest()
         ),
         "rescaling": None
         if facts is None
-        else RescalingRecord(
+        else records.RescalingRecord(
             kl_before=facts.compared.before,
             kl_after=facts.after,
             log_scales_digest=array_digest(facts.log_scales),

@@ -14,19 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nonvacuous import records
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Kind
 from nonvacuous.kinds import Center, Way
 from nonvacuous.networks import ScaleGroups
-from nonvacuous.records import (
-    BoundRecord,
-    BudgetRecord,
-    ComplexityRecord,
-    PaperAccounting,
-    RescalingColumn,
-    RiskRecord,
-)
 from nonvacuous.rescaling.columns import (
     Accounted,
     Accounting,
@@ -35,7 +28,7 @@ from nonvacuous.rescaling.columns import (
     named_step,
 )
 from nonvacuous.rescaling.solver import push
-from nonvacuous.rules.arithmetic import BOUND_LINE, complexity_nats, line, total_nats
+from nonvacuous.rules.arithmetic import complexity_nats, total_nats
 
 #: Of the prior around zero in the paper on rescaling.
 PAPER_SCALE = 1.0
@@ -133,23 +126,23 @@ def comparison_columns(
     return Compared(tuple(columns), given_nats[center], (before.kl_nats, after.kl_nats))
 
 
-def accounting_of(bound: BoundRecord, budget: BudgetRecord) -> Accounting:
+def accounting_of(bound: records.BoundRecord, budget: records.BudgetRecord) -> Accounting:
     """What all columns share. They pay for choices in nats, so the whole line is theirs."""
     return Accounting(
         risk_upper=float(bound.inputs["empirical_risk"]),
         examples=int(bound.inputs["examples"]),
-        failure=line(budget, BOUND_LINE).failure,
+        failure=budget.bound.failure,
     )
 
 
 def column_records(
     facts: RescalingFacts,
-    complexity: ComplexityRecord,
-    bound: BoundRecord,
-    budget: BudgetRecord,
+    complexity: records.ComplexityRecord,
+    bound: records.BoundRecord,
+    budget: records.BudgetRecord,
     *,
     risk_upper: float,
-) -> tuple[RescalingColumn, ...]:
+) -> tuple[records.RescalingColumn, ...]:
     """All columns, comparisons first; the last step of the certified prior is the certificate.
 
     A bound for one drawn network is not in the KL, and has no columns.
@@ -170,7 +163,7 @@ def column_records(
         )
     )
     steps = [replace(first, name=same[0].name) if same else first, *further]
-    records = []
+    written = []
     for column in (*shown, *steps):
         certified = column is steps[-1]
         bounds = accounting.bounds(column.kl_nats, column.charge_nats)
@@ -178,22 +171,24 @@ def column_records(
             # The certificate divides its failure probability instead of adding a charge to the KL:
             # the same up to rounding, and its own number is the one that counts.
             bounds["kl_inverse"] = risk_upper
-        records.append(RescalingColumn(**vars(column) | bounds, certified=certified))
-    return tuple(records)
+        written.append(records.RescalingColumn(**vars(column) | bounds, certified=certified))
+    return tuple(written)
 
 
 def paper_accounting(
-    nats: tuple[float, float], risk: RiskRecord, bound: BoundRecord
-) -> PaperAccounting | None:
+    nats: tuple[float, float], risk: records.RiskRecord, bound: records.BoundRecord
+) -> records.PaperAccounting | None:
     """The paper's formula beside the certificate; a bound for one drawn network has none."""
     if "kl_nats" not in bound.inputs:
         return None
     examples = int(bound.inputs["examples"])
-    return PaperAccounting.of(nats, prior_scale=PAPER_SCALE, mean=risk.mean, examples=examples)
+    return records.PaperAccounting.of(
+        nats, prior_scale=PAPER_SCALE, mean=risk.mean, examples=examples
+    )
 
 
 def certified_steps(
-    center: Center, way: Way, charge_nats: float, complexity: ComplexityRecord
+    center: Center, way: Way, charge_nats: float, complexity: records.ComplexityRecord
 ) -> tuple[Accounted, ...]:
     """The certified posterior, then with one symmetry after another forgotten."""
     steps = [
@@ -210,7 +205,7 @@ def certified_steps(
     return tuple(steps)
 
 
-def first_step(columns: tuple[RescalingColumn, ...]) -> Way:
+def first_step(columns: tuple[records.RescalingColumn, ...]) -> Way:
     """Where the certified posterior stood before further symmetries were forgotten."""
     certified = next(position for position, column in enumerate(columns) if column.certified)
     further = {"shift of the scores", "order of the units"}

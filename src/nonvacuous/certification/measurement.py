@@ -9,32 +9,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from nonvacuous import records
 from nonvacuous.certification.candidate import Candidate, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks import LayerGraph
-from nonvacuous.records import (
-    BoundRecord,
-    BudgetRecord,
-    ComplexityRecord,
-    KlTerm,
-    Observation,
-    RiskRecord,
-    SymmetrySaving,
-)
 from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.risk.pairs import estimate_risk
-from nonvacuous.rules.arithmetic import (
-    BOUND_LINE,
-    SAMPLING_LINE,
-    bound_record,
-    complexity_nats,
-    counted_once,
-    line,
-    risk_record,
-    share,
-)
+from nonvacuous.rules import arithmetic
 from nonvacuous.rules.drawing import draw_network, sampling_seed, temperature
 from nonvacuous.rules.symmetries import symmetry_savings
 from nonvacuous.seeds import derived_seed
@@ -63,11 +46,11 @@ def count_errors(module: nn.Module, examples: Examples) -> int:
 class Measured:
     """The numbers of one certificate, before anybody has looked for mistakes in them."""
 
-    budget: BudgetRecord
-    risk: RiskRecord
-    bound: BoundRecord
+    budget: records.BudgetRecord
+    risk: records.RiskRecord
+    bound: records.BoundRecord
     measured_predictor: str
-    complexity: ComplexityRecord | None = None
+    complexity: records.ComplexityRecord | None = None
     #: (purpose, seed) of every random stream used on the way.
     draws: tuple[tuple[str, int], ...] = ()
     drawn: dict[str, torch.Tensor] | None = None
@@ -75,13 +58,13 @@ class Measured:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def measure(job: Job, candidate: Candidate, complexity: ComplexityRecord) -> Measured:
+def measure(job: Job, candidate: Candidate, complexity: records.ComplexityRecord) -> Measured:
     """The posterior, or one network drawn from it: whatever the promise is about."""
     drawn = job.predictor == "drawn"
     budget = job.budget(
         sampled=not drawn, choices=candidate.prior_choices, measured=candidate.measured
     )
-    failure = share(line(budget, BOUND_LINE))
+    failure = budget.bound.share
     # The seed depends on the frozen posterior: it did not exist before, and is used once.
     frozen = frozen_posterior(candidate.posterior)
     seed = sampling_seed(job.seed, frozen["posterior_at_risk"], candidate.noise_digest)
@@ -92,7 +75,7 @@ def measure(job: Job, candidate: Candidate, complexity: ComplexityRecord) -> Mea
         risk = _drawn_risk(job, with_weights(candidate.module, weights), seed)
         ratio = candidate.posterior.log_density_ratio(candidate.prior, weights)
         complexity = complexity.model_copy(update={"log_density_ratio": ratio})
-        bound = bound_record(
+        bound = arithmetic.bound_record(
             "disintegrated",
             empirical_risk=risk.risk_upper,
             log_density_ratio=ratio,
@@ -101,7 +84,7 @@ def measure(job: Job, candidate: Candidate, complexity: ComplexityRecord) -> Mea
             exact_moment=True,
         )
     else:
-        risk = _sampled_risk(job, candidate, seed, share(line(budget, SAMPLING_LINE)))
+        risk = _sampled_risk(job, candidate, seed, budget.sampling.share)
         bound = _pac_bayes(job, candidate, risk, complexity, failure)
     sampled = (("sampling", seed),)
     return Measured(budget, risk, bound, job.predictor, complexity, sampled, weights, frozen)
@@ -113,13 +96,13 @@ def frozen_posterior(posterior: DiagonalGaussian) -> dict[str, str]:
     return {"posterior_at_kl": digest, "posterior_at_risk": digest}
 
 
-def _drawn_risk(job: Job, network: nn.Module, seed: int) -> RiskRecord:
+def _drawn_risk(job: Job, network: nn.Module, seed: int) -> records.RiskRecord:
     loss = summed_loss(network, job.bound_part, job.loss)
     counts: Any = {"errors": round(loss)} if job.loss.binary else {"errors": None, "total": loss}
-    return counted_once(**counts, trials=len(job.split.bound), seed=seed)
+    return arithmetic.counted_once(**counts, trials=len(job.split.bound), seed=seed)
 
 
-def _sampled_risk(job: Job, candidate: Candidate, seed: int, failure: float) -> RiskRecord:
+def _sampled_risk(job: Job, candidate: Candidate, seed: int, failure: float) -> records.RiskRecord:
     progress = job.progress
     estimate = estimate_risk(
         candidate.module,
@@ -132,7 +115,7 @@ def _sampled_risk(job: Job, candidate: Candidate, seed: int, failure: float) -> 
         if progress is None
         else lambda done, total: progress("sampling", done, total, "independent trials"),
     )
-    return risk_record(
+    return arithmetic.risk_record(
         failure,
         errors=estimate.errors,
         total=estimate.total if estimate.errors is None else None,
@@ -144,8 +127,12 @@ def _sampled_risk(job: Job, candidate: Candidate, seed: int, failure: float) -> 
 
 
 def _pac_bayes(
-    job: Job, candidate: Candidate, risk: RiskRecord, complexity: ComplexityRecord, failure: float
-) -> BoundRecord:
+    job: Job,
+    candidate: Candidate,
+    risk: records.RiskRecord,
+    complexity: records.ComplexityRecord,
+    failure: float,
+) -> records.BoundRecord:
     """At the temperature that prior examples chose, or for all temperatures at once."""
     common: dict[str, Any] = {
         "empirical_risk": risk.risk_upper,
@@ -155,10 +142,10 @@ def _pac_bayes(
     }
     tilt = candidate.tilt
     if tilt is None:
-        return bound_record("seeger", **common, exact_moment=True)
+        return arithmetic.bound_record("seeger", **common, exact_moment=True)
     examples = common["examples"]
     suits = temperature(errors=tilt.errors, trials=tilt.trials, examples=examples, failure=failure)
-    return bound_record("catoni", **common, temperature=suits)
+    return arithmetic.bound_record("catoni", **common, temperature=suits)
 
 
 def complexity_of(
@@ -168,23 +155,23 @@ def complexity_of(
     graph: LayerGraph | None,
     *,
     overlaps: bool = True,
-) -> ComplexityRecord:
+) -> records.ComplexityRecord:
     """The complexity that enters the bound; without a graph no symmetry is known.
 
     Without ``overlaps`` units are not compared, which takes long, and it is no larger.
     """
     terms = tuple(
-        KlTerm(tensor=name, size=posterior.means[name].numel(), nats=nats)
+        records.KlTerm(tensor=name, size=posterior.means[name].numel(), nats=nats)
         for name, nats in posterior.kl_to(prior).items()
     )
-    savings: tuple[SymmetrySaving, ...] = ()
+    savings: tuple[records.SymmetrySaving, ...] = ()
     which, loss = job.method.quotients, job.loss.name
     if which and graph is not None:
         savings = symmetry_savings(
             graph, posterior, prior, loss=loss, which=which, overlaps=overlaps
         )
-    return ComplexityRecord(
-        terms=terms, symmetries=savings, kl_nats=complexity_nats(terms, savings)
+    return records.ComplexityRecord(
+        terms=terms, symmetries=savings, kl_nats=arithmetic.complexity_nats(terms, savings)
     )
 
 
@@ -204,14 +191,16 @@ def observation_seed(seed: int, posterior_digest: str) -> int:
 
 def observations(
     job: Job, module: nn.Module, posterior: DiagonalGaussian | None
-) -> tuple[Observation, ...]:
+) -> tuple[records.Observation, ...]:
     """Plain error rates; the test examples are read here, once, at the end."""
     network = observed_network(job.predictor)
     parts = [(ON_BOUND, job.bound_part)]
     if job.test is not None:
         parts.append((ON_TEST, job.test))
     observed = [
-        Observation(name=f"{network} {where}", errors=count_errors(module, part), trials=len(part))
+        records.Observation(
+            name=f"{network} {where}", errors=count_errors(module, part), trials=len(part)
+        )
         for where, part in parts
     ]
     if job.test is not None and job.predictor == "stochastic" and posterior is not None:
@@ -226,6 +215,8 @@ def observations(
         )
         assert estimate.errors is not None
         observed.append(
-            Observation(name=RANDOMIZED_ON_TEST, errors=estimate.errors, trials=estimate.trials)
+            records.Observation(
+                name=RANDOMIZED_ON_TEST, errors=estimate.errors, trials=estimate.trials
+            )
         )
     return tuple(observed)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
@@ -20,20 +19,17 @@ from nonvacuous.certificate import PREDICTORS, Certificate, status_of
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import kind_of
 from nonvacuous.records import (
+    BOUND_LINE,
+    OTHERS_LINE,
+    SAMPLING_LINE,
     BaselineRecord,
     BoundRecord,
     BudgetRecord,
     KlTerm,
     RiskRecord,
-    SpendRecord,
     SymmetrySaving,
 )
 
-#: The ledger line that the bound's failure probability comes from, and the one of the sampling.
-BOUND_LINE = "bound"
-SAMPLING_LINE = "sampling"
-#: The ledger line of the confidence that is left to other certificates on the same examples.
-OTHERS_LINE = "other certificates"
 #: The scheme of a risk that nothing was sampled for.
 ONCE = "every example once"
 #: The part of what other certificates leave that the comparison with a constant answer may fail by,
@@ -68,48 +64,24 @@ def complexity_nats(
     return remaining_nats(total, *savings) if savings else total
 
 
-def line(budget: BudgetRecord, name: str) -> SpendRecord:
-    """The ledger line of that name; :class:`BadInput` if the ledger has none."""
-    for entry in budget.entries:
-        if entry.name == name:
-            return entry
-    names = ", ".join(entry.name for entry in budget.entries)
-    raise BadInput(f"budget has no line {name!r} (its lines: {names}); nothing paid for it.")
-
-
-def share(entry: SpendRecord) -> float:
-    """What one of a line's equally likely choices may spend."""
-    value = float(Fraction(entry.failure) / entry.choices)
-    if value <= 0.0:
-        raise BadInput(
-            f"budget line {entry.name!r} is divided by {entry.choices} choices; nothing is left."
-        )
-    return value
-
-
 def sampled_risk(risk: RiskRecord, failure: float | None) -> float:
     """Upper end of the empirical risk from its counts.
 
     ``failure`` is the share of the sampling line; None where nothing was sampled ("every example
     once"), and then the risk is the plain frequency.
     """
+    errors, total, trials = risk.errors, risk.total, risk.trials
+    if errors is None and total is None:
+        raise BadInput("a risk needs errors, or a total of losses.")
     if risk.scheme == ONCE:
-        if risk.total is not None:
-            return min(1.0, up(risk.total / risk.trials, ulps=1))
-        if risk.errors is None:
-            raise BadInput("a risk needs errors, or a total of losses.")
-        return risk.errors / risk.trials
+        return min(1.0, up(total / trials, ulps=1)) if total is not None else (errors or 0) / trials
     if failure is None:
         raise BadInput(f"a risk of scheme {risk.scheme!r} was sampled; its price must be paid.")
-    if risk.total is not None:
-        return sampling_bounded(total=risk.total, trials=risk.trials, failure=failure)
+    if total is not None:
+        return sampling_bounded(total=total, trials=trials, failure=failure)
     if risk.scheme == "shared draws":
         raise BadInput("shared draws are trials in [0, 1]: their total is needed, not errors.")
-    if risk.errors is None:
-        raise BadInput("a risk needs errors, or a total of losses.")
-    return sampling(
-        errors=risk.errors, trials=risk.trials, failure=failure, identical=risk.identical
-    )
+    return sampling(errors=errors or 0, trials=trials, failure=failure, identical=risk.identical)
 
 
 def risk_record(failure: float | None, **counts: Any) -> RiskRecord:

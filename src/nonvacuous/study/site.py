@@ -17,11 +17,11 @@ from markupsafe import Markup
 from nonvacuous import __version__
 from nonvacuous.comparison import compare
 from nonvacuous.errors import BadInput
+from nonvacuous.records import OTHERS_LINE
 from nonvacuous.report import html, view, write_report
 from nonvacuous.report.measured import SHORT
 from nonvacuous.report.view import Mark
 from nonvacuous.report.wording import clean, nats, percent, percent_up, shortened
-from nonvacuous.rules.arithmetic import OTHERS_LINE
 from nonvacuous.study.runs import Run
 
 INDEX, PAGES = "index.html", "certificates"

@@ -12,18 +12,7 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.records import ComplexityRecord
 from nonvacuous.rescaling.output_layer import invariance_of
-from nonvacuous.rules.arithmetic import (
-    BOUND_LINE,
-    SAMPLING_LINE,
-    baseline_failure,
-    complexity_nats,
-    line,
-    recompute_bound,
-    sampled_risk,
-    share,
-    statement_of,
-    theorem,
-)
+from nonvacuous.rules import arithmetic
 from nonvacuous.verification.audited import check_rows, check_version
 from nonvacuous.verification.checking import Checking, Question
 from nonvacuous.verification.findings import Disagreement, equal, upper_end
@@ -109,7 +98,7 @@ def _complexity(certificate: Certificate) -> str:
         raise Disagreement("a tensor is listed twice.", "complexity.terms")
     if complexity.symmetries:
         _symmetries(certificate, complexity)
-    total = complexity_nats(complexity.terms, complexity.symmetries)
+    total = arithmetic.complexity_nats(complexity.terms, complexity.symmetries)
     equal(complexity.kl_nats, total, "complexity.kl_nats")
     weights = sum(term.size for term in complexity.terms)
     if weights > certificate.model.parameters:
@@ -136,14 +125,16 @@ def _confidence(certificate: Certificate) -> str:
 def _empirical(certificate: Certificate) -> str:
     empirical = certificate.empirical
     once = empirical.scheme == "every example once"
-    failure = None if once else share(line(certificate.budget, SAMPLING_LINE))
-    upper_end(empirical.risk_upper, sampled_risk(empirical, failure), "empirical.risk_upper")
+    failure = None if once else certificate.budget.sampling.share
+    upper_end(
+        empirical.risk_upper, arithmetic.sampled_risk(empirical, failure), "empirical.risk_upper"
+    )
     most = shown_up(empirical.risk_upper, 6)
     return f"{empirical.amount:g} in {empirical.trials} give at most {most}."
 
 
 def _theorem(certificate: Certificate) -> str:
-    named = theorem(certificate.bound.name)
+    named = arithmetic.theorem(certificate.bound.name)
     equal(certificate.bound.theorem, named.source, "bound.theorem")
     if certificate.predictor not in named.about:
         raise Disagreement(
@@ -156,8 +147,7 @@ def _inputs(certificate: Certificate) -> str:
     inputs = certificate.bound.inputs
     used = inputs.get("examples", inputs.get("trials"))
     equal(used, certificate.data.bound.examples, "bound.inputs.examples")
-    allowed = share(line(certificate.budget, BOUND_LINE))
-    equal(inputs.get("failure"), allowed, "bound.inputs.failure")
+    equal(inputs.get("failure"), certificate.budget.bound.share, "bound.inputs.failure")
     wrong = disagreeing_input(
         inputs, certificate.empirical, certificate.complexity, certificate.sparsity
     )
@@ -171,7 +161,7 @@ def _inputs(certificate: Certificate) -> str:
 
 
 def _value(certificate: Certificate) -> str:
-    value = recompute_bound(certificate.bound)
+    value = arithmetic.recompute_bound(certificate.bound)
     upper_end(certificate.risk_upper, value, "risk_upper")
     if not solves_its_equation(certificate.bound.name, certificate.bound.inputs, value):
         raise Disagreement(f"{value!r} lies below the end of the confidence interval.")
@@ -197,7 +187,7 @@ def _baseline(certificate: Certificate) -> str:
         raise Disagreement(f"there is no class {baseline.answer}.", "baseline.answer")
     if baseline.errors > baseline.examples:
         raise Disagreement("there are more errors than examples.", "baseline.errors")
-    failure = baseline_failure(certificate.budget)
+    failure = arithmetic.baseline_failure(certificate.budget)
     equal(baseline.failure, failure, "baseline.failure")
     right = baseline.examples - baseline.errors
     expected = constant_lower(most_frequent=right, examples=baseline.examples, failure=failure)
@@ -238,5 +228,5 @@ def _status(certificate: Certificate) -> str:
 
 
 def _statement(certificate: Certificate) -> str:
-    equal(certificate.statement, statement_of(certificate), "statement")
+    equal(certificate.statement, arithmetic.statement_of(certificate), "statement")
     return "it is the sentence that the fields make."

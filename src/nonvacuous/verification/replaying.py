@@ -35,7 +35,7 @@ from nonvacuous.files import inside
 from nonvacuous.records import Observation, RiskRecord
 from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.risk.pairs import estimate_risk
-from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, recompute_bound, sampled_risk, share
+from nonvacuous.rules.arithmetic import recompute_bound, sampled_risk
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import OBSERVED as TILTED
 from nonvacuous.rules.drawing import set_aside
@@ -197,7 +197,7 @@ def _own_bound(certificate: Certificate, fresh: Recount) -> str:
             "trials": fresh.trials,
         }
     )
-    risk = sampled_risk(counts, share(line(certificate.budget, SAMPLING_LINE)))
+    risk = sampled_risk(counts, certificate.budget.sampling.share)
     inputs = {**certificate.bound.inputs, "empirical_risk": risk}
     return shown_up(recompute_bound(certificate.bound.model_copy(update={"inputs": inputs})))
 

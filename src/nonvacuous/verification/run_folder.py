@@ -26,7 +26,7 @@ from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.foreign import read_bytes, run_settings
-from nonvacuous.rules.arithmetic import BOUND_LINE, SAMPLING_LINE, ledger, line
+from nonvacuous.rules.arithmetic import ledger
 from nonvacuous.rules.attempts import ledger_beside, read_attempts, standing
 from nonvacuous.rules.digests import file_digest, index_digest
 from nonvacuous.verification.audited import version_of
@@ -226,7 +226,7 @@ def _pays(inquiry: Inquiry, checking: Checking) -> str:
     if certificate.kind.random and certificate.rescaling is not None:
         # Posteriors that were sampled, as the ledger says: several only where they were rescaled.
         stochastic = certificate.predictor == "stochastic"
-        named = line(claimed, SAMPLING_LINE if stochastic else BOUND_LINE).choices
+        named = (claimed.sampling if stochastic else claimed.bound).choices
         single = 1 if stochastic else choices
         measured = next((count for count in (2, 3) if named == count * single), 1)
     expected = ledger(

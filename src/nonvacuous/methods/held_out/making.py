@@ -10,7 +10,7 @@ from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import Measured, count_errors
 from nonvacuous.methods.held_out import HeldOut
-from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, counted_once, line, share
+from nonvacuous.rules.arithmetic import bound_record, counted_once
 from nonvacuous.rules.digests import fixed_tensors
 
 
@@ -18,7 +18,7 @@ def make(method: HeldOut, job: Job, model: nn.Module) -> Certificate:
     module = frozen_copy(model, job.device)
     job.folder.tensors("network.safetensors", fixed_tensors(module))
     budget, bound_part = job.budget(sampled=False), job.bound_part
-    failure = share(line(budget, BOUND_LINE))
+    failure = budget.bound.share
     errors = count_errors(module, bound_part)
     risk = counted_once(errors=errors, trials=len(bound_part), seed=job.seed)
     bound = bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure)

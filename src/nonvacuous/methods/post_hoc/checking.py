@@ -25,7 +25,7 @@ from nonvacuous.kinds import Center
 from nonvacuous.methods.post_hoc.making import POSTERIOR_SCALES, noise_descriptions
 from nonvacuous.networks import LayerGraph
 from nonvacuous.records import RescalingRecord
-from nonvacuous.rules.arithmetic import BOUND_LINE, line, total_nats
+from nonvacuous.rules.arithmetic import total_nats
 from nonvacuous.rules.digests import array_digest
 from nonvacuous.verification.checking import COLUMNS, LOG_SCALES, PriorChecking
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
@@ -71,7 +71,7 @@ class MethodChecking(PriorChecking):
         certified = next(c for c in rescaling.columns if c.certified)
         where = f"rescaling.columns.{rescaling.columns.index(certified)}"
         equal(certified.kl_nats, complexity.kl_nats, f"{where}.kl_nats")
-        choices = line(certificate.budget, BOUND_LINE).choices
+        choices = certificate.budget.bound.choices
         if abs(certified.charge_nats - math.log(choices)) > 1e-9 * (1.0 + math.log(choices)):
             raise Disagreement(
                 f"it says {certified.charge_nats!r}, but choosing among {choices} costs "

@@ -39,7 +39,7 @@ from nonvacuous.certification.twin import candidate_twin
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.methods.post_hoc import PostHoc
-from nonvacuous.rules.arithmetic import BOUND_LINE, SAMPLING_LINE
+from nonvacuous.records import BOUND_LINE, SAMPLING_LINE
 from nonvacuous.seeds import derived_seed
 
 #: Standard deviations tried for the posterior.

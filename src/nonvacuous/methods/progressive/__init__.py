@@ -92,7 +92,7 @@ class Progressive(Method):
         return self.start
 
     def split_of(self, examples: Examples, seed: int) -> Split:
-        from nonvacuous.rules.progressive import batches_of
+        from nonvacuous.rules.drawing import batches_of
 
         split = super().split_of(examples, seed)
         batches_of(examples, split, self.batches, seed)  # raises before any work

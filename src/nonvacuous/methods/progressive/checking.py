@@ -11,7 +11,7 @@ from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.records import Observation
 from nonvacuous.risk.losses import Loss
-from nonvacuous.rules import progressive as rule
+from nonvacuous.rules import drawing as rule
 from nonvacuous.rules.digests import example_set, tensors_digest
 from nonvacuous.verification.checking import Checking
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
@@ -45,7 +45,7 @@ def _check_counts(certificate: Certificate) -> str:
 
 
 def _aside(certificate: Certificate) -> Observation | None:
-    return next((o for o in certificate.observed if o.name == rule.OBSERVED), None)
+    return next((o for o in certificate.observed if o.name == rule.FIRST_OBSERVED), None)
 
 
 def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:

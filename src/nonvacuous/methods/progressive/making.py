@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from nonvacuous import records
 from nonvacuous.audit.progressive_checks import BUILT_IN
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
@@ -25,18 +26,10 @@ from nonvacuous.distributions.storage import load_tensors
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.methods.progressive import Progressive
-from nonvacuous.records import (
-    BatchRecord,
-    BoundRecord,
-    Observation,
-    ProgressiveRecord,
-    RiskRecord,
-    TwinRecord,
-)
-from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, counted_once, line, share
+from nonvacuous.rules.arithmetic import bound_record, counted_once
 from nonvacuous.rules.digests import example_set, fixed_tensors, tensors_digest
-from nonvacuous.rules.progressive import (
-    OBSERVED,
+from nonvacuous.rules.drawing import (
+    FIRST_OBSERVED,
     batches_of,
     file_name,
     first_part,
@@ -69,7 +62,7 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
     aside = _on_aside(job, networks[0], tilted=tilted)
     trials = len(job.split.bound)
     risk = counted_once(errors=sum(errors), trials=trials, identical=False, seed=job.seed)
-    bound = _bound(method, risk, aside, share(line(budget, BOUND_LINE)))
+    bound = _bound(method, risk, aside, budget.bound.share)
     evidence = evidence_of(
         job,
         Checkpoints(networks).eval(),
@@ -77,9 +70,9 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
         start=frozen_copy(model, job.device),
         tilt=aside,
         trained_on=trained,
-        progressive=ProgressiveRecord(
+        progressive=records.ProgressiveRecord(
             batches=tuple(
-                BatchRecord(examples=example_set(job.examples, batch), errors=wrong)
+                records.BatchRecord(examples=example_set(job.examples, batch), errors=wrong)
                 for batch, wrong in zip(batches, errors, strict=True)
             ),
             training=method.trained_by or BUILT_IN,
@@ -129,18 +122,20 @@ def _checkpoint(
     return network
 
 
-def _on_aside(job: Job, network: nn.Module, *, tilted: bool) -> Observation | None:
+def _on_aside(job: Job, network: nn.Module, *, tilted: bool) -> records.Observation | None:
     """The first checkpoint on examples of the first part that it was not trained on."""
     _, aside = first_part(job.split, job.seed, tilted=tilted)
     if not len(aside):
         return None
     part = job.examples.subset(aside)
-    return Observation(name=OBSERVED, errors=count_errors(network, part), trials=len(part))
+    return records.Observation(
+        name=FIRST_OBSERVED, errors=count_errors(network, part), trials=len(part)
+    )
 
 
 def _bound(
-    method: Progressive, risk: RiskRecord, aside: Observation | None, failure: float
-) -> BoundRecord:
+    method: Progressive, risk: records.RiskRecord, aside: records.Observation | None, failure: float
+) -> records.BoundRecord:
     assert risk.errors is not None
     counts = {"errors": risk.errors, "trials": risk.trials}
     if method.threshold is not None:
@@ -156,7 +151,7 @@ def _twin(
     networks: Sequence[nn.Module],
     batches: Sequence[np.ndarray],
     trained: tuple[np.ndarray, ...],
-) -> TwinRecord:
+) -> records.TwinRecord:
     """The plain test of one checkpoint, named beforehand, on all that it was not trained on."""
     number = twin_number(trained, len(job.split))
     tested = job.examples.subset(np.sort(np.concatenate(batches[number - 1 :])))
@@ -170,7 +165,7 @@ def _twin(
 
 def _on_test(
     job: Job, networks: Sequence[nn.Module], batches: Sequence[np.ndarray]
-) -> tuple[Observation, ...]:
+) -> tuple[records.Observation, ...]:
     """Plain error rates beside the promise; the test examples are read here, once, at the end."""
     if job.test is None:
         return ()
@@ -180,7 +175,7 @@ def _on_test(
         torch.manual_seed(seed)
         drawn = count_errors(mixture, job.test)
     return tuple(
-        Observation(name=f"{who} on the test examples", errors=wrong, trials=len(job.test))
+        records.Observation(name=f"{who} on the test examples", errors=wrong, trials=len(job.test))
         for who, wrong in (
             ("a checkpoint drawn for each input", drawn),
             ("the last checkpoint", count_errors(networks[-1], job.test)),

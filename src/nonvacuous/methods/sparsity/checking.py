@@ -17,7 +17,6 @@ from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.sparsity.charges import check_charges
 from nonvacuous.risk.losses import zero_one
-from nonvacuous.rules.arithmetic import SAMPLING_LINE, line
 from nonvacuous.rules.convolutions import wrong_convolution, wrong_sizes, wrong_structure
 from nonvacuous.rules.derandomization import (
     evaluator_for,
@@ -91,7 +90,7 @@ def _check_trials(certificate: Certificate, record: SparsityRecord) -> None:
     if record.theorem == "A":
         equal(record.passes, 0, "sparsity.passes")
         return
-    line(certificate.budget, SAMPLING_LINE)
+    certificate.budget.line("sampling")
     equal(empirical.trials, record.passes * bound, "empirical.trials")
     equal(empirical.identical, False, "empirical.identical")
 

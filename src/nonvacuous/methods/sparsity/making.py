@@ -23,7 +23,7 @@ from nonvacuous.methods.sparsity.candidate import (
     sparse_twin,
     trained_candidate,
 )
-from nonvacuous.rules.arithmetic import bound_record, line, risk_record, share
+from nonvacuous.rules.arithmetic import bound_record, risk_record
 from nonvacuous.rules.convolutions import convolution_records, tensor_scales
 from nonvacuous.rules.derandomization import (
     charge_records,
@@ -74,8 +74,8 @@ def measure_sparse(
     prior_layers = read_network(with_weights(candidate.module, candidate.center), example)
     noiseless = method.theorem == _NOISELESS
     budget, bound_part = job.budget(sampled=not noiseless), job.bound_part
-    failure = share(line(budget, "bound"))
-    sampling_failure = None if noiseless else share(line(budget, "sampling"))
+    failure = budget.bound.share
+    sampling_failure = None if noiseless else budget.sampling.share
     certified = certify_sparse(
         layers,
         prior_layers,
