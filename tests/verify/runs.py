@@ -15,9 +15,14 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.assemble import software
 from nonvacuous.certification.candidate import with_weights
-from nonvacuous.certification.measurement import ON_BOUND, ON_TEST, count_errors, observed_network
+from nonvacuous.certification.measurement import (
+    ON_BOUND,
+    ON_TEST,
+    count_errors,
+    observed_network,
+    plain_test,
+)
 from nonvacuous.certification.run_folder import FORMAT, to_toml
-from nonvacuous.certification.twin import plain_test
 from nonvacuous.certify import certify
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization, described, zero_mean

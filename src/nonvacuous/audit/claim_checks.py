@@ -16,6 +16,7 @@ from nonvacuous.sparsity_records import SparsityRecord
 
 #: What the losses of a sparsity certificate are measured on; its theorem speaks of the network.
 NOISY = "noise around the network"
+_NOISY_INPUTS = ("loss_upper", "escape", "grid_nats")
 
 
 @check(rows=(9, 22), since=1, name="the bound is a known theorem")
@@ -52,19 +53,11 @@ def disagreeing_input(
     sparsity: SparsityRecord | None = None,
 ) -> tuple[str, float | int, float | int | None] | None:
     """The first input of the bound that is not the recorded number, with both."""
-    recorded: dict[str, float | int | None] = {
-        "empirical_risk": risk.risk_upper,
-        "errors": risk.errors,
-        "kl_nats": None if complexity is None else complexity.kl_nats,
-        "log_density_ratio": None if complexity is None else complexity.log_density_ratio,
-        "loss_upper": None if sparsity is None else sparsity.loss_upper,
-        "escape": None if sparsity is None else sparsity.escape,
-        "grid_nats": None if sparsity is None else sparsity.grid_nats,
-    }
-    for name, value in recorded.items():
-        if name in inputs and inputs[name] != value:
-            return name, inputs[name], value
-    return None
+    recorded = {"empirical_risk": risk.risk_upper, "errors": risk.errors}
+    recorded |= {name: getattr(complexity, name, None) for name in ("kl_nats", "log_density_ratio")}
+    recorded |= {name: getattr(sparsity, name, None) for name in _NOISY_INPUTS}
+    odd = (name for name, value in recorded.items() if inputs.get(name, value) != value)
+    return next(((name, inputs[name], recorded[name]) for name in odd), None)
 
 
 @check(rows=(13, 22), since=1, name="the bound can be recomputed")

@@ -15,14 +15,8 @@ from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import PRIOR_MODES, RANDOM_MODES
 from nonvacuous.records import ComplexityRecord
-from nonvacuous.rules.arithmetic import (
-    RELATIVE,
-    complexity_nats,
-    disagreement,
-    tolerance,
-    total_nats,
-)
-from nonvacuous.rules.digests import fixed_tensors
+from nonvacuous.rules import arithmetic
+from nonvacuous.rules.digests import fixed_tensors, tensors_digest
 from nonvacuous.rules.drawing import draw_network
 
 _BLOCK = 1 << 20
@@ -41,11 +35,10 @@ def parts(evidence: Evidence) -> tuple[DiagonalGaussian, DiagonalGaussian, Compl
 def slow_kl(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> dict[str, float]:
     """KL by the textbook formula in extended precision: slow, and independent of the fast one."""
     nats = {}
+    of_all = (posterior.means, posterior.scales, prior.means, prior.scales)
     for name in posterior.names:
-        own, other = (posterior.means, posterior.scales), (prior.means, prior.scales)
-        tensors = [tensor[name] for tensor in (*own, *other)]
         # Through float64: numpy knows neither bfloat16 nor the devices of torch.
-        flat = [tensor.detach().cpu().double().reshape(-1).numpy() for tensor in tensors]
+        flat = [tensors[name].detach().cpu().double().reshape(-1).numpy() for tensors in of_all]
         total = np.longdouble(0)
         for start in range(0, flat[0].size, _BLOCK):
             m, s, prior_m, prior_s = (
@@ -133,9 +126,7 @@ def fixed_parts(evidence: Evidence) -> Outcome:
         )
     if evidence.kind.steps:
         return holds("predicting uses only what the checkpoints own, each saved before its batch.")
-    posterior, _, _ = parts(evidence)
-    now = fixed_tensors(evidence.module, posterior.names)
-    before = evidence.fixed_before
+    now, before = fixed_tensors(evidence.module, parts(evidence)[0].names), evidence.fixed_before
     known = before or {}
     odd = [name for name, t in now.items() if name not in known or not _same(t, known[name])]
     attributes = attribute_tensors(evidence.module)
@@ -168,10 +159,8 @@ def fixed_parts(evidence: Evidence) -> Outcome:
             "initialization does), or use a network without them."
         )
     if name not in before:
-        return refuse(
-            f"{name!r} was not recorded before the bound examples were seen."
-            + (_UNREGISTERED if name in attributes else "")
-        )
+        remedy = _UNREGISTERED if name in attributes else ""
+        return refuse(f"{name!r} was not recorded before the bound examples were seen.{remedy}")
     return refuse(
         f"{name!r} is neither random nor what it was before the bound examples were seen (batch "
         "statistics that were updated, a layer trained outside the posterior, or data kept as an "
@@ -204,44 +193,43 @@ def finite(evidence: Evidence) -> Outcome:
 @check(rows=(3,), since=1, name="the KL belongs to the frozen posterior", modes=PRIOR_MODES)
 def current(evidence: Evidence) -> Outcome:
     posterior, prior, complexity = parts(evidence)
-    digest = posterior.digest()
-    if evidence.posterior_at_kl != digest:
+    if evidence.posterior_at_kl != posterior.digest():
         return refuse(
             "the posterior changed after the KL was computed (another digest): the KL is that of "
             "an earlier one. Compute it from the frozen posterior."
         )
-    nats = posterior.kl_to(prior)
-    wrong = _disagreement(complexity, nats, "the frozen tensors give {}. Compute it from them.")
+    words = "the frozen tensors give {}. Compute it from them."
+    wrong = _disagreement(complexity, posterior.kl_to(prior), words)
     return wrong or holds("recomputed from the frozen tensors, term by term.")
 
 
 @check(rows=(20,), since=1, name="an independent formula gives the same KL", modes=PRIOR_MODES)
 def same_by_textbook(evidence: Evidence) -> Outcome:
     posterior, prior, complexity = parts(evidence)
-    wrong = _disagreement(
-        complexity,
-        slow_kl(posterior, prior),
+    words = (
         "the textbook formula with scales as standard deviations gives {}. Were variances passed "
-        "as scales?",
+        "as scales?"
     )
+    wrong = _disagreement(complexity, slow_kl(posterior, prior), words)
     return wrong or holds("the textbook formula in extended precision agrees, term by term.")
 
 
 def _disagreement(
     complexity: ComplexityRecord, nats: dict[str, float], words: str
 ) -> Outcome | None:
-    wrong = disagreement(complexity.terms, nats)
+    wrong = arithmetic.disagreement(complexity.terms, nats)
     if wrong is None:
         return None
-    recorded = f"the KL of {wrong[0].tensor!r} is recorded as {wrong[0].nats!r} nats"
-    return refuse(f"{recorded}; {words.format(repr(wrong[1]))}")
+    term, own = wrong
+    recorded = f"the KL of {term.tensor!r} is recorded as {term.nats!r} nats"
+    return refuse(f"{recorded}; {words.format(repr(own))}")
 
 
 @check(rows=(21,), since=1, name="the KL is summed in float64 and rounded up", modes=PRIOR_MODES)
 def summed_upward(evidence: Evidence) -> Outcome:
     _, _, complexity = parts(evidence)
     # Raises where the savings exceed the sum: some of them exclude one another.
-    total = complexity_nats(complexity.terms, complexity.symmetries)
+    total = arithmetic.complexity_nats(complexity.terms, complexity.symmetries)
     less = ", less what symmetries save," if complexity.symmetries else ""
     if complexity.kl_nats != total:
         return refuse(
@@ -274,24 +262,25 @@ def drawn_price(evidence: Evidence) -> Outcome:
         ratio = posterior.log_density_ratio(prior, weights)
         claimed = complexity.log_density_ratio
         # The ratio is a difference of large sums, so rounding counts per weight.
-        slack = tolerance(ratio, 10 * posterior.weights) + RELATIVE * complexity.kl_nats
+        slack = (
+            arithmetic.tolerance(ratio, 10 * posterior.weights)
+            + arithmetic.RELATIVE * complexity.kl_nats
+        )
         if claimed is None or not abs(claimed - ratio) <= slack:
             return refuse(
                 f"ln dQ/dP of the drawn network is recorded as {claimed!r}; its weights give "
                 f"{ratio!r}."
             )
     if "renyi_nats" in evidence.bound.inputs:
-        renyi = total_nats(posterior.renyi_to(prior, float(evidence.bound.inputs["order"])))
+        renyi = arithmetic.total_nats(
+            posterior.renyi_to(prior, float(evidence.bound.inputs["order"]))
+        )
         claimed = float(evidence.bound.inputs["renyi_nats"])
-        if not abs(claimed - renyi) <= tolerance(renyi, 10 * posterior.weights):
+        if not abs(claimed - renyi) <= arithmetic.tolerance(renyi, 10 * posterior.weights):
             return refuse(f"the Renyi divergence is recorded as {claimed!r} nats; it is {renyi!r}.")
     return holds("drawn again from the recorded seed, and priced again.")
 
 
 def _same(first: Tensor, second: Tensor) -> bool:
     """Equal bits, wherever the tensors live."""
-    one, other = first.detach().cpu(), second.detach().cpu()
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    flat = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)]
-    return torch.equal(flat[0], flat[1])
+    return tensors_digest({"": first}) == tensors_digest({"": second})

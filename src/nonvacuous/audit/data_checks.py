@@ -33,8 +33,6 @@ _REMEDY = (
     "or nv.models.build(..., seed=0); or, if the weights were trained on other data that are "
     'independent of these, declare pretrained="where they come from".'
 )
-
-
 _SEEDED = "the starting weights are those of {} at seed {}: "
 
 
@@ -93,9 +91,8 @@ def prior_saw_nothing(evidence: Evidence) -> Outcome:
         )
     if saw is None:
         return asserted("the prior was fitted on no example, as stated by the one who made it.")
-    outcome = _seen(evidence, saw, who="prior", remedy="train it on split.prior alone")
-    if outcome is not None:
-        return outcome
+    if seen := _seen(evidence, saw, who="prior", remedy="train it on split.prior alone"):
+        return seen
     kept = np.intersect1d(saw, evidence.split.heldout)
     if kept.size:
         return refuse(
@@ -190,13 +187,10 @@ def network_saw_nothing(evidence: Evidence) -> Outcome:
 @check(rows=(6, 23), since=1, name=COPIES)
 def no_copies(evidence: Evidence) -> Outcome:
     # Inputs are compared without labels: a relabeled copy leaks just as well.
-    hashes = evidence.examples.input_hashes()
-    split = evidence.split
-    prior = (
-        split.prior if evidence.prior_saw is None else np.union1d(split.prior, evidence.prior_saw)
-    )
+    hashes, split, saw = evidence.examples.input_hashes(), evidence.split, evidence.prior_saw
+    prior = split.prior if saw is None else np.union1d(split.prior, saw)
     copies = _copies(hashes, prior, split.bound)
-    if copies.size and evidence.kind.prior and evidence.prior_saw is not None:
+    if copies.size and evidence.kind.prior and saw is not None:
         return refuse(
             f"{copies.size} bound examples (the first is {int(copies[0])}) are copies of examples "
             "that the prior was fitted on, under another index. Split with split_examples, which "

@@ -5,16 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nonvacuous.audit import probing
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.probing import (
-    Network,
-    batch_dependence,
-    mean_network,
-    overwritten,
-    probes,
-    recount,
-    undisturbed,
-)
 from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.kinds import ALL_MODES, KINDS
 from nonvacuous.rules.drawing import draw_network
@@ -35,8 +27,8 @@ def evaluation_mode(evidence: Evidence) -> Outcome:
 
 @check(rows=(5,), since=1, name="each prediction depends on its own example alone")
 def one_at_a_time(evidence: Evidence) -> Outcome:
-    few = probes(evidence)
-    dependence = batch_dependence(mean_network(evidence), few.inputs)
+    few = probing.probes(evidence)
+    dependence = probing.batch_dependence(probing.mean_network(evidence), few.inputs)
     if dependence is not None:
         return refuse(
             f"{dependence} (batch statistics, active dropout, or a state that is kept): this is "
@@ -51,7 +43,7 @@ def one_at_a_time(evidence: Evidence) -> Outcome:
 
 @check(rows=(4,), since=1, name="predicting leaves the network unchanged")
 def left_unchanged(evidence: Evidence) -> Outcome:
-    changed = overwritten(mean_network(evidence), probes(evidence).inputs)
+    changed = probing.overwritten(probing.mean_network(evidence), probing.probes(evidence).inputs)
     if changed:
         return refuse(
             f"predicting overwrites {changed[0]!r}: what the network has seen enters its later "
@@ -68,9 +60,9 @@ def loss_range(evidence: Evidence) -> Outcome:
             f"the loss {loss.name!r} ranges over [{loss.lower!r}, {loss.upper!r}], but the theorem "
             "is about losses in [0, 1]. Scale it."
         )
-    few = probes(evidence, 64)
-    network = mean_network(evidence)
-    with undisturbed(network.device):
+    few = probing.probes(evidence, 64)
+    network = probing.mean_network(evidence)
+    with probing.undisturbed(network.device):
         outputs = network.run(few.inputs)[0]
         # A value outside the range raises, with the value in the message.
         loss(outputs, few.labels.to(outputs.device))
@@ -93,11 +85,13 @@ def counted_again(evidence: Evidence) -> Outcome:
             return refuse("there is no posterior that the network could have been drawn from.")
         device = evidence.posterior.device
         drawn = draw_network(evidence.posterior, evidence.risk.seed)
-        network = Network.of(evidence.module, {name: w.to(device) for name, w in drawn.items()})
+        network = probing.Network.of(
+            evidence.module, {name: w.to(device) for name, w in drawn.items()}
+        )
     else:
-        network = Network.of(evidence.module)
+        network = probing.Network.of(evidence.module)
     examples = evidence.examples.subset(evidence.split.bound)
-    again = recount(network, examples, evidence.loss)
+    again = probing.recount(network, examples, evidence.loss)
     risk = evidence.risk
     if risk.trials != again.trials or not again.agrees_with(errors=risk.errors, total=risk.total):
         counted = again.total if again.errors is None else again.errors

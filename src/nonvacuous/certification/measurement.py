@@ -1,5 +1,9 @@
-"""A frozen posterior in numbers: its empirical risk, its cost, the bound, all paid for; and error
-rates beside the promise."""
+"""A frozen posterior in numbers: its empirical risk, its cost, the bound, all paid for.
+
+Beside the promise stand plain error rates, and the held-out twin: what a plain test on examples set
+aside would promise, on the same data. The twin's network is kept in the run folder, so that whoever
+verifies can count its errors again; that of a learned prior is the prior's own.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,24 @@ import torch
 from torch import nn
 
 from nonvacuous import records
-from nonvacuous.certification.candidate import Candidate, with_weights
+from nonvacuous.bounds import holdout
+from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
 from nonvacuous.certification.job import Job
-from nonvacuous.data import Examples
+from nonvacuous.data import Examples, Split, make_split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks import LayerGraph
+from nonvacuous.progress import Progress
+from nonvacuous.risk.estimate import RiskEstimate
 from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.risk.pairs import estimate_risk
 from nonvacuous.rules import arithmetic
+from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import draw_network, sampling_seed, temperature
 from nonvacuous.rules.symmetries import symmetry_savings
 from nonvacuous.seeds import derived_seed
+from nonvacuous.training.erm import train
+from nonvacuous.training.loop import Records
+from nonvacuous.training_settings import PlainTraining
 
 _BATCH = 2048
 
@@ -60,7 +71,7 @@ class Measured:
 
 def measure(job: Job, candidate: Candidate, complexity: records.ComplexityRecord) -> Measured:
     """The posterior, or one network drawn from it: whatever the promise is about."""
-    drawn = job.predictor == "drawn"
+    drawn, tilt, examples = job.predictor == "drawn", candidate.tilt, len(job.split.bound)
     budget = job.budget(
         sampled=not drawn, choices=candidate.prior_choices, measured=candidate.measured
     )
@@ -68,26 +79,54 @@ def measure(job: Job, candidate: Candidate, complexity: records.ComplexityRecord
     # The seed depends on the frozen posterior: it did not exist before, and is used once.
     frozen = frozen_posterior(candidate.posterior)
     seed = sampling_seed(job.seed, frozen["posterior_at_risk"], candidate.noise_digest)
-    weights = None
+    weights, further = None, dict[str, float](exact_moment=True)
     if drawn:
         weights = draw_network(candidate.posterior, seed)
         weights = {name: tensor.to(job.device) for name, tensor in weights.items()}
-        risk = _drawn_risk(job, with_weights(candidate.module, weights), seed)
+        total = summed_loss(with_weights(candidate.module, weights), job.bound_part, job.loss)
+        binary = job.loss.binary
+        counts: Any = {"errors": round(total)} if binary else {"errors": None, "total": total}
+        risk = arithmetic.counted_once(**counts, trials=examples, seed=seed)
         ratio = candidate.posterior.log_density_ratio(candidate.prior, weights)
         complexity = complexity.model_copy(update={"log_density_ratio": ratio})
-        bound = arithmetic.bound_record(
-            "disintegrated",
-            empirical_risk=risk.risk_upper,
-            log_density_ratio=ratio,
-            examples=len(job.split.bound),
-            failure=failure,
-            exact_moment=True,
-        )
+        name, price = "disintegrated", {"log_density_ratio": ratio}
     else:
-        risk = _sampled_risk(job, candidate, seed, budget.sampling.share)
-        bound = _pac_bayes(job, candidate, risk, complexity, failure)
-    sampled = (("sampling", seed),)
-    return Measured(budget, risk, bound, job.predictor, complexity, sampled, weights, frozen)
+        estimate = trials_of(
+            candidate.module,
+            candidate.posterior,
+            job.bound_part,
+            loss=job.loss,
+            trials=job.trials,
+            seed=seed,
+            device=job.device,
+            progress=job.progress,
+        )
+        risk = arithmetic.risk_record(
+            budget.sampling.share,
+            errors=estimate.errors,
+            total=estimate.total if estimate.errors is None else None,
+            trials=estimate.trials,
+            scheme="pairs",
+            identical=estimate.identical,
+            seed=seed,
+        )
+        name, price = "seeger", {"kl_nats": complexity.kl_nats}
+    if not drawn and tilt is not None:
+        # At the temperature that prior examples chose, instead of for all temperatures at once.
+        suits = temperature(
+            errors=tilt.errors, trials=tilt.trials, examples=examples, failure=failure
+        )
+        name, further = "catoni", {"temperature": suits}
+    bound = arithmetic.bound_record(
+        name,
+        empirical_risk=risk.risk_upper,
+        **price,
+        examples=examples,
+        failure=failure,
+        **further,
+    )
+    draws = (("sampling", seed),)
+    return Measured(budget, risk, bound, job.predictor, complexity, draws, weights, frozen)
 
 
 def frozen_posterior(posterior: DiagonalGaussian) -> dict[str, str]:
@@ -96,56 +135,30 @@ def frozen_posterior(posterior: DiagonalGaussian) -> dict[str, str]:
     return {"posterior_at_kl": digest, "posterior_at_risk": digest}
 
 
-def _drawn_risk(job: Job, network: nn.Module, seed: int) -> records.RiskRecord:
-    loss = summed_loss(network, job.bound_part, job.loss)
-    counts: Any = {"errors": round(loss)} if job.loss.binary else {"errors": None, "total": loss}
-    return arithmetic.counted_once(**counts, trials=len(job.split.bound), seed=seed)
-
-
-def _sampled_risk(job: Job, candidate: Candidate, seed: int, failure: float) -> records.RiskRecord:
-    progress = job.progress
-    estimate = estimate_risk(
-        candidate.module,
-        candidate.posterior,
-        job.bound_part.to(job.device),
-        loss=job.loss,
-        trials=job.trials,
-        generator=torch.Generator(device=job.device).manual_seed(seed),
+def trials_of(
+    module: nn.Module,
+    posterior: DiagonalGaussian,
+    examples: Examples,
+    *,
+    loss: Loss,
+    trials: int,
+    seed: int,
+    device: torch.device,
+    progress: Progress | None = None,
+    phase: str = "sampling",
+) -> RiskEstimate:
+    """The losses of so many independent pairs of an example and weights, drawn by the seed."""
+    return estimate_risk(
+        module,
+        posterior,
+        examples.to(device),
+        loss=loss,
+        trials=trials,
+        generator=torch.Generator(device=device).manual_seed(seed),
         progress=None
         if progress is None
-        else lambda done, total: progress("sampling", done, total, "independent trials"),
+        else lambda done, total: progress(phase, done, total, "independent trials"),
     )
-    return arithmetic.risk_record(
-        failure,
-        errors=estimate.errors,
-        total=estimate.total if estimate.errors is None else None,
-        trials=estimate.trials,
-        scheme="pairs",
-        identical=estimate.identical,
-        seed=seed,
-    )
-
-
-def _pac_bayes(
-    job: Job,
-    candidate: Candidate,
-    risk: records.RiskRecord,
-    complexity: records.ComplexityRecord,
-    failure: float,
-) -> records.BoundRecord:
-    """At the temperature that prior examples chose, or for all temperatures at once."""
-    common: dict[str, Any] = {
-        "empirical_risk": risk.risk_upper,
-        "kl_nats": complexity.kl_nats,
-        "examples": len(job.split.bound),
-        "failure": failure,
-    }
-    tilt = candidate.tilt
-    if tilt is None:
-        return arithmetic.bound_record("seeger", **common, exact_moment=True)
-    examples = common["examples"]
-    suits = temperature(errors=tilt.errors, trials=tilt.trials, examples=examples, failure=failure)
-    return arithmetic.bound_record("catoni", **common, temperature=suits)
 
 
 def complexity_of(
@@ -198,25 +211,98 @@ def observations(
     if job.test is not None:
         parts.append((ON_TEST, job.test))
     observed = [
-        records.Observation(
-            name=f"{network} {where}", errors=count_errors(module, part), trials=len(part)
-        )
-        for where, part in parts
+        (f"{network} {where}", count_errors(module, part), len(part)) for where, part in parts
     ]
     if job.test is not None and job.predictor == "stochastic" and posterior is not None:
-        seed = observation_seed(job.seed, posterior.digest())
-        estimate = estimate_risk(
+        seed, trials = observation_seed(job.seed, posterior.digest()), min(job.trials, _TRIALS)
+        estimate = trials_of(
             module,
             posterior,
-            job.test.to(job.device),
+            job.test,
             loss=zero_one,
-            trials=min(job.trials, _TRIALS),
-            generator=torch.Generator(device=job.device).manual_seed(seed),
+            trials=trials,
+            seed=seed,
+            device=job.device,
         )
-        assert estimate.errors is not None
-        observed.append(
-            records.Observation(
-                name=RANDOMIZED_ON_TEST, errors=estimate.errors, trials=estimate.trials
-            )
-        )
-    return tuple(observed)
+        observed.append((RANDOMIZED_ON_TEST, estimate.errors or 0, estimate.trials))
+    return tuple(
+        records.Observation(name=name, errors=errors, trials=trials)
+        for name, errors, trials in observed
+    )
+
+
+#: The twin of a certificate that needs no prior data trains on this part and tests on the rest.
+TRAINED_FRACTION = 0.8
+#: Where the twin's network is kept.
+TWIN_FILE = "twin.safetensors"
+
+
+def twin_seed(seed: int) -> int:
+    return derived_seed(seed, "held-out twin")
+
+
+def twin_split(examples: Examples, seed: int) -> Split:
+    """What a twin of its own trains on (``prior``), and what it is tested on (``bound``)."""
+    return make_split(
+        len(examples),
+        prior_fraction=TRAINED_FRACTION,
+        seed=twin_seed(seed),
+        content_hashes=examples.content_hashes(),
+    )
+
+
+def plain_test(
+    network: nn.Module, examples: Examples, split: Split, *, failure: float, separate: bool
+) -> records.TwinRecord:
+    """Of a network that was trained for it (:func:`twin_split`), or of a learned prior's own."""
+    tested = examples.subset(split.bound)
+    errors = count_errors(network, tested)
+    trained, count = len(split.prior), len(tested)
+    words = (
+        f"the same architecture trained plainly on {trained} of the examples and tested once "
+        f"on the other {count}"
+        if separate
+        else f"the network with the prior's mean weights, trained on {trained} examples and "
+        f"tested once on the {count} bound examples"
+    )
+    return twin_record(words, errors, count, failure)
+
+
+def twin_record(description: str, errors: int, examples: int, failure: float) -> records.TwinRecord:
+    counts = {"errors": errors, "examples": examples}
+    upper = holdout(**counts, failure=failure)
+    return records.TwinRecord(description=description, **counts, failure=failure, risk_upper=upper)
+
+
+def separate_twin(job: Job, network: nn.Module, split: Split) -> records.TwinRecord:
+    """Keep the network of a twin, and test it."""
+    job.folder.tensors(TWIN_FILE, fixed_tensors(network))
+    return plain_test(network, job.examples, split, failure=job.failure, separate=True)
+
+
+def trained_twin(job: Job, start: nn.Module, training: PlainTraining) -> records.TwinRecord:
+    """The same architecture, trained plainly on four fifths of the data and tested on the rest."""
+    split = twin_split(job.examples, job.seed)
+    trained = train(
+        start,
+        job.examples.subset(split.prior),
+        training.changed(patience=None),
+        seed=twin_seed(job.seed),
+        device=job.device,
+        records=Records(
+            checkpoint=job.folder.file("twin.checkpoint"),
+            progress=job.progress,
+            phase="held-out twin",
+        ),
+    ).module
+    return separate_twin(job, trained, split)
+
+
+def candidate_twin(
+    job: Job, candidate: Candidate, start: nn.Module, training: PlainTraining
+) -> records.TwinRecord:
+    """The prior's own network on the bound examples, or one that is trained from ``start``."""
+    if candidate.prior_saw is None:
+        return trained_twin(job, frozen_copy(start).requires_grad_(True), training)
+    own = with_weights(candidate.module, candidate.prior.means)
+    return plain_test(own, job.examples, job.split, failure=job.failure, separate=False)

@@ -12,23 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from nonvacuous import records
 from nonvacuous.bounds import ConfidenceBudget, constant_lower, sampling, sampling_bounded
 from nonvacuous.bounds.rounding import remaining_nats, shown_up, up
 from nonvacuous.bounds.table import THEOREMS, Theorem
 from nonvacuous.certificate import PREDICTORS, Certificate, status_of
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import kind_of
-from nonvacuous.records import (
-    BOUND_LINE,
-    OTHERS_LINE,
-    SAMPLING_LINE,
-    BaselineRecord,
-    BoundRecord,
-    BudgetRecord,
-    KlTerm,
-    RiskRecord,
-    SymmetrySaving,
-)
 
 #: The scheme of a risk that nothing was sampled for.
 ONCE = "every example once"
@@ -37,20 +27,20 @@ ONCE = "every example once"
 BASELINE_SHARE = 0.1
 
 
-def total_nats(terms: Iterable[KlTerm | float] | Mapping[str, float]) -> float:
+def total_nats(terms: Iterable[records.KlTerm | float] | Mapping[str, float]) -> float:
     """The KL over all tensors: the exactly rounded sum, then one step up unless it is zero.
 
     >>> total_nats([0.1, 0.2, 0.3]) > 0.6
     True
     """
     values = terms.values() if isinstance(terms, Mapping) else terms
-    total = math.fsum(term.nats if isinstance(term, KlTerm) else term for term in values)
+    total = math.fsum(term.nats if isinstance(term, records.KlTerm) else term for term in values)
     return math.nextafter(total, math.inf) if total > 0.0 else 0.0
 
 
 def complexity_nats(
-    terms: Iterable[KlTerm | float] | Mapping[str, float],
-    symmetries: Iterable[SymmetrySaving] = (),
+    terms: Iterable[records.KlTerm | float] | Mapping[str, float],
+    symmetries: Iterable[records.SymmetrySaving] = (),
 ) -> float:
     """What goes into the bound: the KL over all tensors less what symmetries save, rounded up.
 
@@ -64,7 +54,7 @@ def complexity_nats(
     return remaining_nats(total, *savings) if savings else total
 
 
-def sampled_risk(risk: RiskRecord, failure: float | None) -> float:
+def sampled_risk(risk: records.RiskRecord, failure: float | None) -> float:
     """Upper end of the empirical risk from its counts.
 
     ``failure`` is the share of the sampling line; None where nothing was sampled ("every example
@@ -84,30 +74,34 @@ def sampled_risk(risk: RiskRecord, failure: float | None) -> float:
     return sampling(errors=errors or 0, trials=trials, failure=failure, identical=risk.identical)
 
 
-def risk_record(failure: float | None, **counts: Any) -> RiskRecord:
+def risk_record(failure: float | None, **counts: Any) -> records.RiskRecord:
     """The record of these counts with its upper end; ``failure`` as in :func:`sampled_risk`."""
-    draft = RiskRecord(**counts, risk_upper=1.0)
+    draft = records.RiskRecord(**counts, risk_upper=1.0)
     return draft.model_copy(update={"risk_upper": sampled_risk(draft, failure)})
 
 
-def counted_once(*, trials: int, seed: int, identical: bool = True, **counts: Any) -> RiskRecord:
+def counted_once(
+    *, trials: int, seed: int, identical: bool = True, **counts: Any
+) -> records.RiskRecord:
     """The record of ``errors``, or of a ``total`` of losses, where every example was seen once."""
     return risk_record(None, **counts, trials=trials, scheme=ONCE, identical=identical, seed=seed)
 
 
-def baseline_failure(budget: BudgetRecord) -> float:
+def baseline_failure(budget: records.BudgetRecord) -> float:
     """What the comparison with a constant answer may fail by, on top of the promise."""
-    others = math.fsum(entry.failure for entry in budget.entries if entry.name == OTHERS_LINE)
+    others = math.fsum(
+        entry.failure for entry in budget.entries if entry.name == records.OTHERS_LINE
+    )
     return BASELINE_SHARE * (budget.failure - others)
 
 
 def baseline_record(
-    counts: Sequence[int], names: Sequence[str], budget: BudgetRecord
-) -> BaselineRecord:
+    counts: Sequence[int], names: Sequence[str], budget: records.BudgetRecord
+) -> records.BaselineRecord:
     """The best constant answer for bound examples with these numbers of each class."""
     answer = max(range(len(counts)), key=lambda label: counts[label])
     examples, failure = sum(counts), baseline_failure(budget)
-    return BaselineRecord(
+    return records.BaselineRecord(
         answer=answer,
         name=names[answer],
         errors=examples - counts[answer],
@@ -163,8 +157,8 @@ def tolerance(nats: float, weights: int) -> float:
 
 
 def disagreement(
-    terms: tuple[KlTerm, ...], recomputed: Mapping[str, float]
-) -> tuple[KlTerm, float] | None:
+    terms: tuple[records.KlTerm, ...], recomputed: Mapping[str, float]
+) -> tuple[records.KlTerm, float] | None:
     """The first term that is not the recomputed one, up to rounding."""
     for term in terms:
         value = recomputed.get(term.tensor)
@@ -185,7 +179,7 @@ def ledger(
     sampled: bool,
     choices: int = 1,
     measured: int = 1,
-) -> BudgetRecord:
+) -> records.BudgetRecord:
     """The lines of a certificate that was one of ``attempts`` on its examples.
 
     ``sampled``: its empirical risk rests on Monte-Carlo trials. ``choices``: members of the prior
@@ -196,7 +190,7 @@ def ledger(
     budget = ConfidenceBudget(failure=failure)
     if attempts > 1:
         budget.spend(
-            OTHERS_LINE,
+            records.OTHERS_LINE,
             failure * (attempts - 1) / attempts,
             reason=f"{attempts} certificates on the same examples share the confidence",
         )
@@ -204,13 +198,13 @@ def ledger(
         loss = "the noisy loss" if kind_of(mode).noisy else "the risk"
         reason, share = f"Monte-Carlo estimate of {loss}", SAMPLING_SHARE * budget.remaining
         reason += f", of {measured} posteriors" if measured > 1 else ""
-        budget.choose(SAMPLING_LINE, share, choices=measured, reason=reason)
+        budget.choose(records.SAMPLING_LINE, share, choices=measured, reason=reason)
     drawn = 1 if sampled else measured
     over = ["the grid of prior scales"] if choices > 1 else []
     over += [f"{drawn} networks drawn"] if drawn > 1 else []
     reason = f"PAC-Bayes bound, union over {' and '.join(over)}" if over else kind_of(mode).paid_for
-    budget.choose(BOUND_LINE, budget.remaining, choices=choices * drawn, reason=reason)
-    return BudgetRecord.model_validate(budget.to_dict())
+    budget.choose(records.BOUND_LINE, budget.remaining, choices=choices * drawn, reason=reason)
+    return records.BudgetRecord.model_validate(budget.to_dict())
 
 
 # The bounds that a certificate may rest on. A name that is not among them is refused, and so is an
@@ -234,14 +228,14 @@ def theorem(name: str) -> Theorem:
     return CERTIFYING[name]
 
 
-def bound_record(name: str, **inputs: float | int) -> BoundRecord:
+def bound_record(name: str, **inputs: float | int) -> records.BoundRecord:
     """The record of a bound with its registered source; a list goes item by item (``grid.0``)."""
     source = theorem(name).source
     plain = {key: int(value) if isinstance(value, bool) else value for key, value in inputs.items()}
-    return BoundRecord(name=name, theorem=source, inputs=plain)
+    return records.BoundRecord(name=name, theorem=source, inputs=plain)
 
 
-def recompute_bound(bound: BoundRecord) -> float:
+def recompute_bound(bound: records.BoundRecord) -> float:
     """The bound's value from its recorded inputs alone, by the function registered for its name."""
     entry = theorem(bound.name)
     arguments = _arguments(bound.inputs)

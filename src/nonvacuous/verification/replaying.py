@@ -18,23 +18,14 @@ from nonvacuous.audit.probing import Network, Recount, close_calls, recount
 from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification import measurement
 from nonvacuous.certification.assemble import software
 from nonvacuous.certification.candidate import frozen_copy, with_weights
-from nonvacuous.certification.measurement import (
-    ON_BOUND,
-    ON_TEST,
-    RANDOMIZED_ON_TEST,
-    observation_seed,
-    observed_network,
-)
-from nonvacuous.certification.twin import FILE_NAME as TWIN
-from nonvacuous.certification.twin import plain_test, twin_split
 from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.files import inside
 from nonvacuous.records import Observation, RiskRecord
 from nonvacuous.risk.losses import Loss, zero_one
-from nonvacuous.risk.pairs import estimate_risk
 from nonvacuous.rules.arithmetic import recompute_bound, sampled_risk
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import OBSERVED as TILTED
@@ -86,9 +77,8 @@ def sampled(
     phase: str = "replay",
 ) -> Recount:
     """Independent trials of the posterior, and how many of them hang on rounding."""
-    posterior, progress = inquiry.contents.posterior, inquiry.progress
+    posterior, close = inquiry.contents.posterior, 0
     assert posterior is not None
-    close = 0
 
     def watched(outputs: Tensor, labels: Tensor) -> Tensor:
         nonlocal close
@@ -97,16 +87,16 @@ def sampled(
             close += close_calls(outputs, labels, loss, values)
         return values
 
-    estimate = estimate_risk(
+    estimate = measurement.trials_of(
         module,
         posterior,
         examples,
         loss=replace(loss, function=watched),
         trials=trials,
-        generator=torch.Generator().manual_seed(seed),
-        progress=None
-        if progress is None
-        else lambda done, total: progress(phase, done, total, "independent trials"),
+        seed=seed,
+        device=torch.device("cpu"),
+        progress=inquiry.progress,
+        phase=phase,
     )
     return Recount(estimate.errors, estimate.total, estimate.trials, close)
 
@@ -218,18 +208,21 @@ def check_beside(inquiry: Inquiry, module: nn.Module) -> None:
 def _observed(inquiry: Inquiry, module: nn.Module, seen: Observation, field: str) -> str:
     certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
     posterior, test = contents.posterior, known.test
-    if seen.name.endswith(ON_TEST) and test is None:
+    if seen.name.endswith(measurement.ON_TEST) and test is None:
         raise NotAsked("the test examples were not given.", needed=False)
-    if seen.name == RANDOMIZED_ON_TEST and posterior is not None and test is not None:
-        seed = observation_seed(certificate.seed, posterior.digest())
+    if seen.name == measurement.RANDOMIZED_ON_TEST and posterior is not None and test is not None:
+        seed = measurement.observation_seed(certificate.seed, posterior.digest())
         again = sampled(inquiry, module, test, zero_one, seen.trials, seed)
         return compare(certificate, again, errors=seen.errors, total=None)
     if seen.name == TILTED and contents.prior is not None:
         aside = known.examples.subset(set_aside(known.split.prior, certificate.seed)[1])
         own = Network.of(with_weights(module, contents.prior.means))
         return _counted(recount(own, aside, zero_one), seen, field)
-    who = observed_network(certificate.predictor)
-    tested = {f"{who} {ON_BOUND}": known.bound_part, f"{who} {ON_TEST}": test}.get(seen.name)
+    who = measurement.observed_network(certificate.predictor)
+    tested = {
+        f"{who} {measurement.ON_BOUND}": known.bound_part,
+        f"{who} {measurement.ON_TEST}": test,
+    }.get(seen.name)
     if tested is None:
         raise Disagreement(f"no run observes {seen.name!r}.", f"{field}.name")
     network = module if posterior is None else with_weights(module, posterior.means)
@@ -251,15 +244,15 @@ def _check_twin(inquiry: Inquiry, module: nn.Module) -> None:
     def work() -> str:
         if learned and prior is not None:
             network, split = with_weights(module, prior.means), known.split
-        elif learned or inquiry.folder is None or TWIN not in contents.intact:
+        elif learned or inquiry.folder is None or measurement.TWIN_FILE not in contents.intact:
             raise NotAsked("its network is not stored.", needed=False)
         else:
-            tensors = read_tensors(inside(inquiry.folder, TWIN))
+            tensors = read_tensors(inside(inquiry.folder, measurement.TWIN_FILE))
             fits = tensors.keys() <= fixed_tensors(module).keys()
             network = frozen_copy(module if fits else unfolded_module_of(inquiry))
             network = fixed_into(network, tensors)
-            split = twin_split(known.examples, certificate.seed)
-        again = plain_test(
+            split = measurement.twin_split(known.examples, certificate.seed)
+        again = measurement.plain_test(
             network, known.examples, split, failure=claimed.failure, separate=not learned
         )
         equal(claimed.description, again.description, "held_out_twin.description")

@@ -6,19 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_serializer, field_validator, model_validator
 
-from nonvacuous.certification.method import (
-    PREDICTOR,
-    PRETRAINED,
-    PRIOR_SCALE,
-    TRIALS,
-    TWIN,
-    Method,
-    Pretrained,
-    prior_given,
-    prior_named,
-    prior_record,
-    without_split,
-)
+from nonvacuous.certification import method
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
 from nonvacuous.settings import Flag, PositiveCount, Scales, Switch
@@ -33,7 +21,7 @@ if TYPE_CHECKING:
     from nonvacuous.records import TwinRecord
 
 
-class PostHoc(Method):
+class PostHoc(method.Method):
     """Certify a trained network as it is: noise around its weights, and a prior.
 
     ``prior`` is ``nv.priors.zero_mean(...)``, ``nv.priors.at_initialization(initial)`` or
@@ -54,9 +42,9 @@ class PostHoc(Method):
             "(usually far better)."
         ),
     ]
-    predictor: Annotated[Literal["stochastic", "drawn"], PREDICTOR] = "stochastic"
-    prior_scale: Annotated[Scales | None, PRIOR_SCALE] = None
-    trials: Annotated[PositiveCount, TRIALS] = 100_000
+    predictor: Annotated[Literal["stochastic", "drawn"], method.PREDICTOR] = "stochastic"
+    prior_scale: Annotated[Scales | None, method.PRIOR_SCALE] = None
+    trials: Annotated[PositiveCount, method.TRIALS] = 100_000
     rescaling: Annotated[
         Switch,
         Flag(
@@ -79,8 +67,8 @@ class PostHoc(Method):
             "free."
         ),
     ] = True
-    twin: Annotated[Switch, TWIN] = True
-    pretrained: Annotated[Pretrained, PRETRAINED] = None
+    twin: Annotated[Switch, method.TWIN] = True
+    pretrained: Annotated[method.Pretrained, method.PRETRAINED] = None
     posterior_scales: Scales | None = None
     plain_training: PlainTraining = PlainTraining()
     split: Any = Field(default=None, exclude=True)
@@ -89,8 +77,8 @@ class PostHoc(Method):
     @classmethod
     def _known_prior(cls, value: Any) -> Any:
         if isinstance(value, str):
-            return prior_named(value, ("zero", "initialization"))
-        return prior_given(value)
+            return method.prior_named(value, ("zero", "initialization"))
+        return method.prior_given(value)
 
     @model_validator(mode="before")
     @classmethod
@@ -119,7 +107,7 @@ class PostHoc(Method):
 
     @field_serializer("prior")
     def _prior_record(self, prior: Any) -> Any:
-        return prior_record(self.family if prior == "zero" else prior)
+        return method.prior_record(self.family if prior == "zero" else prior)
 
     @property
     def family(self) -> Prior:
@@ -138,7 +126,7 @@ class PostHoc(Method):
 
     @property
     def shaping(self) -> float | None:
-        without_split(self.family)
+        method.without_split(self.family)
         return None
 
     def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
@@ -150,6 +138,6 @@ class PostHoc(Method):
 
     def repeat(self, job: Job, start: nn.Module) -> TwinRecord:
         """The twin: the network itself was trained elsewhere."""
-        from nonvacuous.certification.twin import trained_twin
+        from nonvacuous.certification.measurement import trained_twin
 
         return trained_twin(job, start, self.plain_training)

@@ -10,14 +10,7 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.columns import (
-    Compared,
-    accounting_of,
-    certified_steps,
-    comparison_columns,
-    first_step,
-    paper_accounting,
-)
+from nonvacuous.certification import columns
 from nonvacuous.certification.gauge import free_scales
 from nonvacuous.data.files import read_npz_arrays
 from nonvacuous.distributions.grids import ScaleGrid
@@ -54,13 +47,13 @@ class MethodChecking(PriorChecking):
             return "the bound is not in the KL: no columns."
         if rescaling.paper is not None:
             nats = rescaling.paper.kl_before, rescaling.paper.kl_after
-            again = paper_accounting(nats, certificate.empirical, certificate.bound)
+            again = columns.paper_accounting(nats, certificate.empirical, certificate.bound)
             equal(rescaling.paper, again, "rescaling.paper")
         if not rescaling.columns:
             # What it rests on is recomputed together with the columns, and never written alone.
             equal(rescaling.paper, None, "rescaling.paper")
             return "no columns."
-        accounting = accounting_of(certificate.bound, certificate.budget)
+        accounting = columns.accounting_of(certificate.bound, certificate.budget)
         for position, column in enumerate(rescaling.columns):
             where = f"rescaling.columns.{position}"
             expected = accounting.bounds(column.kl_nats, column.charge_nats)
@@ -78,8 +71,11 @@ class MethodChecking(PriorChecking):
                 f"{math.log(choices)!r} nats.",
                 f"{where}.charge_nats",
             )
-        steps = certified_steps(
-            certified.center, first_step(rescaling.columns), certified.charge_nats, complexity
+        steps = columns.certified_steps(
+            certified.center,
+            columns.first_step(rescaling.columns),
+            certified.charge_nats,
+            complexity,
         )
         for step in steps:
             same = [c for c in rescaling.columns if (c.center, c.way) == (step.center, step.way)]
@@ -132,7 +128,7 @@ def _columns(inquiry: Inquiry, graph: LayerGraph) -> str:
         raise NotAsked("the scales and settings of the run are not at hand.", needed=False)
     hidden, groups = free_scales(graph, certificate.loss.name)
     own = next(column.center for column in rescaling.columns if column.certified)
-    compared = comparison_columns(
+    compared = columns.comparison_columns(
         posterior,
         hidden,
         groups,
@@ -150,8 +146,8 @@ def _columns(inquiry: Inquiry, graph: LayerGraph) -> str:
     return f"{len(compared.columns)} of {len(rescaling.columns)} columns, recomputed."
 
 
-def _compare(rescaling: RescalingRecord, compared: Compared, own: Center) -> None:
-    certified = (own, first_step(rescaling.columns))
+def _compare(rescaling: RescalingRecord, compared: columns.Compared, own: Center) -> None:
+    certified = (own, columns.first_step(rescaling.columns))
     recorded = {(c.center, c.way): (n, c) for n, c in enumerate(rescaling.columns)}
     for column in compared.columns:
         if (column.center, column.way) not in recorded:

@@ -15,6 +15,7 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Search
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification import columns
 from nonvacuous.certification.adapting import FOLDED, folded, folded_prior, has_batch_norm
 from nonvacuous.certification.assemble import candidate_certificate, measured_best
 from nonvacuous.certification.candidate import (
@@ -26,16 +27,10 @@ from nonvacuous.certification.candidate import (
     start_at,
     with_weights,
 )
-from nonvacuous.certification.columns import (
-    RescalingFacts,
-    center_of,
-    certified_way,
-    comparison_columns,
-)
 from nonvacuous.certification.gauge import Gauge, Rescaled, find_gauge
 from nonvacuous.certification.job import Job
+from nonvacuous.certification.measurement import candidate_twin
 from nonvacuous.certification.noise_search import NoiseSearch
-from nonvacuous.certification.twin import candidate_twin
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.methods.post_hoc import PostHoc
@@ -110,10 +105,12 @@ def _noise_text(where: str, scale: float, *, rescaled: bool) -> str:
     return f"Gaussian around {_WHERE[where]} with scale {scale:.6g}{moved}"
 
 
-def _facts(gauge: Gauge, module: nn.Module, prior: Prior, moved: Rescaled) -> RescalingFacts:
+def _facts(
+    gauge: Gauge, module: nn.Module, prior: Prior, moved: Rescaled
+) -> columns.RescalingFacts:
     """The same randomized network accounted for in other ways: who earns the improvement?"""
-    center = center_of(prior.kind)
-    compared = comparison_columns(
+    center = columns.center_of(prior.kind)
+    compared = columns.comparison_columns(
         moved.posterior,
         gauge.hidden,
         gauge.groups,
@@ -123,9 +120,11 @@ def _facts(gauge: Gauge, module: nn.Module, prior: Prior, moved: Rescaled) -> Re
         grid=prior.grid,
         per_tensor=prior.per_tensor,
     )
-    way = certified_way(gauge.hidden, gauge.groups, prior.grid, per_tensor=prior.per_tensor)
+    way = columns.certified_way(gauge.hidden, gauge.groups, prior.grid, per_tensor=prior.per_tensor)
     charge_nats = prior.charge_nats(module)
-    return RescalingFacts(moved.log_scales, moved.kl_nats, compared, center, way, charge_nats)
+    return columns.RescalingFacts(
+        moved.log_scales, moved.kl_nats, compared, center, way, charge_nats
+    )
 
 
 def _searches(

@@ -7,17 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from nonvacuous.bounds import checks
-from nonvacuous.certification.method import (
-    PREDICTOR,
-    PRETRAINED,
-    PRIOR_SCALE,
-    STANDARDIZE,
-    TRIALS,
-    TWIN,
-    AnyPrior,
-    Method,
-    Pretrained,
-)
+from nonvacuous.certification import method
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
 from nonvacuous.methods.posterior.recipes import RECIPES, Recipe, filled
@@ -36,7 +26,7 @@ def _fraction(name: str, value: Any) -> float:
     return float(value)
 
 
-class Posterior(Method):
+class Posterior(method.Method):
     """Train a randomized network for the best certificate, from weights that saw no example.
 
     A prior is trained on one part of the examples, then the posterior on all of them; the promise
@@ -49,9 +39,9 @@ class Posterior(Method):
     mode: ClassVar[Mode] = "posterior"
     folder: ClassVar[str] = __name__
 
-    predictor: Annotated[Literal["stochastic", "drawn"], PREDICTOR] = "stochastic"
-    pretrained: Annotated[Pretrained, PRETRAINED] = None
-    prior: AnyPrior = None
+    predictor: Annotated[Literal["stochastic", "drawn"], method.PREDICTOR] = "stochastic"
+    pretrained: Annotated[method.Pretrained, method.PRETRAINED] = None
+    prior: method.AnyPrior = None
     recipe: Annotated[
         Recipe | None,
         Flag(
@@ -81,12 +71,12 @@ class Posterior(Method):
             "training left them, or as --pretrained weights are, and have no price."
         ),
     ] = "all"
-    standardize: Annotated[Switch, STANDARDIZE] = False
-    prior_scale: Annotated[Scales | None, PRIOR_SCALE] = None
-    trials: Annotated[PositiveCount, TRIALS] = 100_000
+    standardize: Annotated[Switch, method.STANDARDIZE] = False
+    prior_scale: Annotated[Scales | None, method.PRIOR_SCALE] = None
+    trials: Annotated[PositiveCount, method.TRIALS] = 100_000
     translation: Switch = False
     permutation: Switch = False
-    twin: Annotated[Switch, TWIN] = True
+    twin: Annotated[Switch, method.TWIN] = True
     training: PosteriorTraining = PosteriorTraining()
     plain_training: PlainTraining = PlainTraining()
     split: Any = Field(default=None, exclude=True)

@@ -17,8 +17,7 @@ from nonvacuous.certification.candidate import (
     with_weights,
 )
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import count_errors
-from nonvacuous.certification.twin import candidate_twin
+from nonvacuous.certification.measurement import candidate_twin, count_errors
 from nonvacuous.data import Examples
 from nonvacuous.distributions.fixing import last_layer, with_fixed
 from nonvacuous.distributions.grids import ScaleGrid

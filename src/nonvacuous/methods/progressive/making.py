@@ -18,8 +18,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
 from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import Measured, count_errors, summed_loss
-from nonvacuous.certification.twin import twin_record
+from nonvacuous.certification.measurement import Measured, count_errors, summed_loss, twin_record
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints, copied_network
 from nonvacuous.distributions.storage import load_tensors

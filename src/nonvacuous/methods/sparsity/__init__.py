@@ -160,7 +160,7 @@ class Sparsity(Method):
 
     def repeat(self, job: Job, start: nn.Module) -> TwinRecord | None:
         """Everything, or the twin of a network that was trained elsewhere."""
-        from nonvacuous.certification.twin import trained_twin
+        from nonvacuous.certification.measurement import trained_twin
 
         if self.given is None:
             return super().repeat(job, start)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from nonvacuous.certification.candidate import frozen_copy, start_at, with_weights
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.twin import (
+from nonvacuous.certification.measurement import (
     plain_test,
     separate_twin,
     trained_twin,
