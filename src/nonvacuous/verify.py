@@ -17,8 +17,7 @@ from nonvacuous.verification.checking import skip_symmetries
 from nonvacuous.verification.examples import check_examples
 from nonvacuous.verification.findings import Collector, Finding, Verification
 from nonvacuous.verification.inquiry import TRIALS, Inquiry
-from nonvacuous.verification.numbers import check_numbers
-from nonvacuous.verification.reading import check_seal, read
+from nonvacuous.verification.numbers import check_numbers, check_seal, read
 from nonvacuous.verification.retraining import check_training
 from nonvacuous.verification.run_folder import check_attempts, check_folder, check_settings
 

@@ -22,7 +22,7 @@ from nonvacuous.study.folder import SWEEP_FORMAT, SweepFolder, to_json
 from nonvacuous.study.sweep import Cell, Sweep
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.events import EventLog
-from nonvacuous.verification.reading import Unsealed
+from nonvacuous.verification.numbers import Unsealed
 from tests.attacks.test_two_starts import _certify
 
 PAYLOAD = """

@@ -69,7 +69,7 @@ def test_a_better_number_sealed_anew_is_noticed(run, tmp_path, path: tuple[str, 
     part[path[-1]] *= 0.9
     if path == ("risk_upper",):
         record["statement"] = record["statement"].rsplit(" ", 1)[0] + f" {part['risk_upper']:.4f}."
-    from nonvacuous.verification.reading import Unsealed
+    from nonvacuous.verification.numbers import Unsealed
 
     loose = Unsealed.model_validate_json(json.dumps(record))
     fields = {name: getattr(loose, name) for name in type(loose).model_fields if name != "digest"}

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import nonvacuous as nv
-from nonvacuous.audit.progressive_checks import BUILT_IN
+from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture

@@ -11,12 +11,10 @@ from nonvacuous.audit import (  # isort: skip
     data_checks as data_checks,
     complexity_checks as complexity_checks,
     network_checks as network_checks,
-    symmetry_checks as symmetry_checks,
     sampling_checks as sampling_checks,
     ledger_checks as ledger_checks,
     claim_checks as claim_checks,
-    sparsity_checks as sparsity_checks,
-    progressive_checks as progressive_checks,
+    method_checks as method_checks,
 )
 from nonvacuous.audit import registry as registry
 from nonvacuous.audit.evidence import Evidence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ import torch
 from nonvacuous import records
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import Unsupported
 from nonvacuous.kinds import Kind, kind_of
 from nonvacuous.networks import LayerGraph
 from nonvacuous.risk.losses import Loss
 from nonvacuous.rules.attempts import Standing
+from nonvacuous.rules.symmetries import captured
 from nonvacuous.sparsity.weights import Network
 from nonvacuous.sparsity_records import SparsityRecord
 
@@ -117,6 +120,18 @@ class Evidence:
     @property
     def kind(self) -> Kind:
         return kind_of(self.mode)
+
+    @cached_property
+    def captured(self) -> LayerGraph:
+        """The network as a graph, captured once for all checks."""
+        if self.graph is not None:
+            return self.graph
+        try:
+            return captured(self.module, self.examples.inputs)
+        except Unsupported as error:
+            raise Unsupported(
+                f"no symmetry of this network is known, but some are used: {error}"
+            ) from error
 
     @property
     def bound_examples(self) -> int:

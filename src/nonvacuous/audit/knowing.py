@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import copied_network
-from nonvacuous.recipes import Recipe, recipe_of
+from nonvacuous.recipes import recipe_of
 from nonvacuous.rules.digests import fixed_tensors
 
 #: An untrained network errs on more than this part of what guessing errs on, where there are many
@@ -83,17 +83,13 @@ def irreproducible(start: nn.Module) -> str:
     except Exception as error:  # the user's code may raise anything
         return f"{whence} could not be built again ({type(error).__name__}: {error})"
     own, rebuilt = fixed_tensors(start), fixed_tensors(again)
-    different = [name for name in own.keys() ^ rebuilt.keys()] + [
-        name for name in own.keys() & rebuilt.keys() if not _same(own[name], rebuilt[name])
-    ]
+    common = own.keys() & rebuilt.keys()
+    different = own.keys() ^ rebuilt.keys()
+    different |= {name for name in common if not _same(own[name], rebuilt[name])}
     if different:
         return f"{whence}, built again, has another {min(different)!r}"
-    return "" if recipe.built_in else _constant(recipe, start, other)
-
-
-def _constant(recipe: Recipe, start: nn.Module, other: nn.Module) -> str:
-    """Weights that are the same from every seed come from elsewhere, unless they are all equal."""
-    elsewhere = dict(other.named_parameters())
+    # Weights that are the same from every seed come from elsewhere, unless they are all equal.
+    elsewhere = {} if recipe.built_in else dict(other.named_parameters())
     for name, tensor in start.named_parameters():
         varied = bool((tensor != tensor.flatten()[0]).any()) if tensor.numel() else False
         if varied and name in elsewhere and _same(tensor, elsewhere[name]):

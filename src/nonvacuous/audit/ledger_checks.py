@@ -11,7 +11,7 @@ from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds,
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.records import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE, BudgetRecord
 from nonvacuous.risk.losses import zero_one
-from nonvacuous.rules.arithmetic import theorem
+from nonvacuous.rules.arithmetic import ONCE, theorem
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.rules.drawing import set_aside, temperature, tilt_of
 
@@ -39,7 +39,7 @@ def spent_once(evidence: Evidence) -> Outcome:
             f"{entry.share!r} ({entry.failure!r} shared by {entry.choices}). Use the share that "
             "the budget returned."
         )
-    if evidence.risk.scheme != "every example once":
+    if evidence.risk.scheme != ONCE:
         evidence.budget.line(SAMPLING_LINE)
     spends = " + ".join(f"{e.failure:.3g} ({e.name})" for e in evidence.budget.entries)
     return holds(f"{spends} is at most {ledger.failure:g}.")
@@ -91,12 +91,8 @@ def searches_paid(evidence: Evidence) -> Outcome:
 )
 def fixed_before_data(evidence: Evidence) -> Outcome:
     named = theorem(evidence.bound.name)
-    inputs = evidence.bound.inputs
-    present = [
-        name
-        for name in named.fixed_before
-        if name in inputs or any(key.startswith(f"{name}.") for key in inputs)
-    ]
+    given = {key.partition(".")[0] for key in evidence.bound.inputs}  # lists go item by item
+    present = [name for name in named.fixed_before if name in given]
     if not present:
         return holds(f"{named.name} holds for all values of its other inputs at once.")
     if present == ["tilt"] or (evidence.tilt is not None and present == ["temperature"]):
@@ -109,9 +105,8 @@ def fixed_before_data(evidence: Evidence) -> Outcome:
 
 def _tilted(evidence: Evidence, name: str) -> Outcome:
     """Counts on prior examples, counted again, must give the very temperature of the bound."""
-    tilt = evidence.tilt
-    _, aside = set_aside(evidence.split.prior, evidence.seed)
-    recorded = (0, 0) if tilt is None else (tilt.errors, tilt.trials)
+    tilt, (_, aside) = evidence.tilt, set_aside(evidence.split.prior, evidence.seed)
+    errors, trials = (0, 0) if tilt is None else (tilt.errors, tilt.trials)
     # The network as it was when the choice was made: the first checkpoint, or the prior's.
     if evidence.kind.steps:
         network = Network.of(networks_of(evidence.module)[0])
@@ -119,16 +114,16 @@ def _tilted(evidence: Evidence, name: str) -> Outcome:
         assert evidence.prior is not None
         network = Network.of(evidence.module, evidence.prior.means)
     again = recount(network, evidence.examples.subset(aside), zero_one)
-    if recorded[1] != len(aside) or not again.agrees_with(errors=recorded[0], total=None):
+    if trials != len(aside) or not again.agrees_with(errors=errors, total=None):
         return refuse(
-            f"the {name} is said to follow from {recorded[0]} errors among {recorded[1]} "
-            f"examples of the prior part; counted again they are {again.total:g} of {len(aside)}."
+            f"the {name} is said to follow from {errors} errors among {trials} examples of the "
+            f"prior part; counted again they are {again.total:g} of {len(aside)}."
         )
     n, failure = evidence.bound_examples, evidence.budget.bound.share
     if evidence.kind.steps:
         suits = tilt_of(tilt, examples=n, failure=failure)
     else:
-        suits = temperature(errors=recorded[0], trials=recorded[1], examples=n, failure=failure)
+        suits = temperature(errors=errors, trials=trials, examples=n, failure=failure)
     if evidence.bound.inputs[name] != suits:
         return refuse(
             f"the {name} is {evidence.bound.inputs[name]!r}, but the examples of the "
@@ -138,8 +133,8 @@ def _tilted(evidence: Evidence, name: str) -> Outcome:
     if not len(aside):
         return holds(f"the {name} of {evidence.bound.name} is the one for an error of one in ten.")
     return holds(
-        f"the {name} of {evidence.bound.name} follows from {recorded[0]} errors among "
-        f"{recorded[1]} examples of the prior part, none of which the bound counts."
+        f"the {name} of {evidence.bound.name} follows from {errors} errors among {trials} "
+        "examples of the prior part, none of which the bound counts."
     )
 
 
@@ -150,9 +145,7 @@ def _tilted(evidence: Evidence, name: str) -> Outcome:
     says=("checked", "asserted"),
 )
 def attempts_paid(evidence: Evidence) -> Outcome:
-    paid, standing = evidence.attempts_paid, evidence.standing
-    if standing is None:
-        standing = Standing()
+    paid, standing = evidence.attempts_paid, evidence.standing or Standing()
     if min((paid, *standing.earlier, *standing.alike)) < 1:
         return refuse(f"{paid} and {standing} are not numbers of certificates to pay for.")
     if paid > 1:
@@ -164,11 +157,10 @@ def attempts_paid(evidence: Evidence) -> Outcome:
                 f"spends {float(own):.6g} of {evidence.budget.failure:.6g} alone. Reserve the "
                 f"rest on a line {OTHERS_LINE!r}."
             )
-    # Each may fail with its share of the failure probability, and together they get one.
-    shares = standing.shares(paid)
     others = len(standing.earlier) + len(standing.alike)
-    if shares > 1:
-        return doubtful(_unpaid(standing, paid, float(shares)))
+    # Each may fail with its share of the failure probability, and together they get one.
+    if standing.shares(paid) > 1:
+        return doubtful(_unpaid(standing, paid))
     quoted = "".join(f" Declared different data: {words!r}." for words in standing.declared)
     if others:
         return holds(f"{others} earlier certificates, {paid} paid for by this one.{quoted}")
@@ -177,26 +169,23 @@ def attempts_paid(evidence: Evidence) -> Outcome:
     return asserted(f"no other certificate on these examples is on record.{quoted}")
 
 
-def _unpaid(standing: Standing, paid: int, shares: float) -> str:
-    alike = (
-        f"{len(standing.alike)} of them on examples with the same labels up to their names and "
-        "1 %, which may be these in other clothes (if they are other data, say so with "
-        "different_data); "
-        if standing.alike
-        else ""
-    )
-    again = (
-        f"this very one was issued before for {standing.issued}, which stays spent; "
-        if standing.issued is not None and standing.issued < paid
-        else ""
-    )
+def _unpaid(standing: Standing, paid: int) -> str:
+    alike = again = ""
+    if standing.alike:
+        alike = (
+            f"{len(standing.alike)} of them on examples with the same labels up to their names and "
+            "1 %, which may be these in other clothes (if they are other data, say so with "
+            "different_data); "
+        )
+    if standing.issued is not None and standing.issued < paid:
+        again = f"this very one was issued before for {standing.issued}, which stays spent; "
     return (
         f"certificates computed before on these examples: "
         f"{len(standing.earlier) + len(standing.alike)}; {alike}certificates paid for, this one "
-        f"included: {paid}; {again}together they may fail {shares:.3g} times as often as one. "
-        "Choosing the best of them, be it the best seed, is a search. The promise holds if this "
-        "one was decided on without looking at the others; otherwise plan with attempts= before "
-        "the first one, on fresh examples."
+        f"included: {paid}; {again}together they may fail {float(standing.shares(paid)):.3g} times "
+        "as often as one. Choosing the best of them, be it the best seed, is a search. The promise "
+        "holds if this one was decided on without looking at the others; otherwise plan with "
+        "attempts= before the first one, on fresh examples."
     )
 
 
@@ -215,7 +204,7 @@ def chosen_before(evidence: Evidence) -> Outcome:
 
 
 def _not_free(evidence: Evidence, search: Search) -> Outcome | None:
-    word = search.name.split()[0] if search.name.split() else ""
+    word = search.name.strip().partition(" ")[0]
     if not evidence.kind.prior:
         return refuse(
             f"{search.name!r} was chosen among {search.choices} by looking at the examples, and a "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from nonvacuous.audit.evidence import Evidence, NotStored
-from nonvacuous.audit.watching import watched
+from nonvacuous.audit.watching import Watched, watched
 from nonvacuous.data import Examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.copying import Checkpoints, copied_network
@@ -79,6 +79,13 @@ class Network:
         ]
         return outputs, changed
 
+    def watched(self, inputs: Tensor) -> Watched:
+        """One prediction, operation by operation."""
+        # Copies of parameters and buffers: whoever reads the originals by another way is found too,
+        # since drawing weights would not reach there.
+        used = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        return watched(self.module, used, inputs.to(self.device))
+
 
 def mean_network(evidence: Evidence) -> Network:
     """The network with the posterior's mean weights, or as it is where there is no posterior."""
@@ -104,17 +111,26 @@ def probes(evidence: Evidence, count: int = PROBES) -> Examples:
     return evidence.examples.subset(bound[positions.astype(np.int64)])
 
 
-def batch_dependence(network: Network, inputs: Tensor) -> str | None:
-    """How the prediction for an example depends on its company, or None if it does not."""
+def precisely(
+    network: Network,
+    inputs: Tensor,
+    compare: Callable[[Network, Tensor, float], str | None],
+    *,
+    fine: float,
+) -> str | None:
+    """What a comparison finds in doubles up to ``fine``, or as the network is up to 1e-3."""
     with undisturbed(network.device):
         try:
-            dependence = _compare(network.in_float64(), inputs.double(), tolerance=1e-5)
+            return compare(network.in_float64(), inputs.double(), fine)
         except NonvacuousError:
             raise
-        except Exception:
-            # A network with a fixed dtype inside, or a device without doubles.
-            dependence = _compare(network, inputs, tolerance=1e-3)
-    return dependence
+        except Exception:  # a network with a fixed dtype inside, or a device without doubles
+            return compare(network, inputs, 1e-3)
+
+
+def batch_dependence(network: Network, inputs: Tensor) -> str | None:
+    """How the prediction for an example depends on its company, or None if it does not."""
+    return precisely(network, inputs, _compare, fine=1e-5)
 
 
 def overwritten(network: Network, inputs: Tensor) -> list[str]:
@@ -142,13 +158,11 @@ def attributes_read(network: Network, inputs: Tensor) -> frozenset[str]:
     read: set[str] = set()
     with undisturbed(network.device):
         for start in range(0, len(inputs), WATCHED):
-            used = {name: tensor.clone() for name, tensor in network.tensors.items()}
-            given = inputs[start : start + WATCHED].to(network.device)
-            read |= watched(network.module, used, given).read
+            read |= network.watched(inputs[start : start + WATCHED]).read
     return frozenset(read)
 
 
-def _compare(network: Network, inputs: Tensor, *, tolerance: float) -> str | None:
+def _compare(network: Network, inputs: Tensor, tolerance: float) -> str | None:
     together = network.run(inputs)[0]
     finite = together[torch.isfinite(together)]
     slack = tolerance * float(finite.abs().max()) if finite.numel() else 0.0
@@ -219,8 +233,5 @@ def foreign_tensor(network: Network, inputs: Tensor) -> str | None:
     bound examples were seen, but that it enters can be seen.
     A few numbers (:data:`~nonvacuous.audit.watching.ALLOWED_NUMBERS` in the whole prediction) may.
     """
-    # Copies of parameters and buffers: whoever reads the originals by another way is found too,
-    # since drawing weights would not reach there.
-    used = {name: tensor.clone() for name, tensor in network.tensors.items()}
     with undisturbed(network.device):
-        return watched(network.module, used, inputs.to(network.device)).foreign
+        return network.watched(inputs).foreign

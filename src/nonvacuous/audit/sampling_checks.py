@@ -6,7 +6,7 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.bounds.rounding import same_upper_end
 from nonvacuous.kinds import PRIOR_MODES, RANDOM_MODES
-from nonvacuous.rules.arithmetic import sampled_risk
+from nonvacuous.rules.arithmetic import ONCE, sampled_risk
 from nonvacuous.rules.drawing import sampling_seed
 
 FREEZE = "freeze"
@@ -38,7 +38,7 @@ def independent_trials(evidence: Evidence) -> Outcome:
             f"the loss {evidence.loss.name!r} is not only 0 or 1, so its sum must be recorded; "
             "a number of errors says nothing. Record the total of its losses."
         )
-    if risk.scheme == "every example once":
+    if risk.scheme == ONCE:
         if stochastic:
             return refuse(
                 "the randomized network was measured once on every example, which is one draw of "
@@ -145,32 +145,27 @@ def one_shot(evidence: Evidence) -> Outcome:
             'derived_seed(seed, "sampling", posterior.digest()).'
         )
     wrong = misdrawn(evidence, expected, what="posterior")
-    if wrong is not None:
-        return refuse(wrong)
-    return holds("derived from the frozen posterior's digest and used once.")
+    used = "derived from the frozen posterior's digest and used once."
+    return refuse(wrong) if wrong else holds(used)
 
 
 @check(rows=(3, 12), since=1, name="the risk belongs to the frozen posterior", modes=PRIOR_MODES)
 def risk_is_current(evidence: Evidence) -> Outcome:
     if evidence.posterior is None or evidence.posterior_at_risk != evidence.posterior.digest():
-        return refuse(
-            "the posterior changed after its risk was measured (another digest). Measure the "
-            "frozen posterior."
-        )
+        words = "the posterior changed after its risk was measured (another digest)."
+        return refuse(f"{words} Measure the frozen posterior.")
     return holds("the posterior has the digest it had when its risk was measured.")
 
 
 @check(rows=(10,), since=1, name="the sampling error is paid for")
 def sampling_paid(evidence: Evidence) -> Outcome:
     risk = evidence.risk
-    once = risk.scheme == "every example once"
-    failure = None if once else evidence.budget.sampling.share
+    failure = None if risk.scheme == ONCE else evidence.budget.sampling.share
     expected = sampled_risk(risk, failure)
     if not same_upper_end(risk.risk_upper, expected):
         return refuse(
             f"the empirical risk enters the bound as {risk.risk_upper!r}, but the counts and the "
             f"ledger give {expected!r}. Use rules.arithmetic.sampled_risk."
         )
-    if once:
-        return holds("nothing was sampled: every bound example was looked at once.")
-    return holds(f"the ledger pays {failure:.3g} for it.")
+    nothing = "nothing was sampled: every bound example was looked at once."
+    return holds(nothing if failure is None else f"the ledger pays {failure:.3g} for it.")

@@ -26,7 +26,6 @@ from nonvacuous.certification.candidate import FACTS, Candidate, frozen_copy
 from nonvacuous.certification.columns import column_records, paper_accounting
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import Measured, complexity_of, measure, observations
-from nonvacuous.data import Examples, Split
 from nonvacuous.errors import Refused, Unsupported
 from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement_of
 from nonvacuous.rules.digests import array_digest, example_set, fixed_tensors, tensors_digest
@@ -44,7 +43,11 @@ def measured_best(job: Job, candidates: Sequence[Candidate]) -> tuple[Candidate,
 def candidate_evidence(job: Job, candidate: Candidate, measured: Measured) -> Evidence:
     """The facts that a certificate with a prior is made from."""
     facts: dict[str, Any] = {name: getattr(candidate, name) for name in FACTS}
-    searches = (*candidate.searches, *_symmetry_search(job))
+    choices, searches = 2 ** len(job.method.quotients), candidate.searches
+    if choices > 1:
+        # Which symmetries to forget, and of which layers, is a choice of posterior.
+        reason = "the bound holds for all posteriors at once, the averaged ones included"
+        searches += (Search("posterior symmetries", choices, charge="free", reason=reason),)
     return evidence_of(job, candidate.module, measured, searches=searches, **facts)
 
 
@@ -79,7 +82,7 @@ def evidence_of(
 
     ``draws``: those before everything was frozen.
     """
-    standing, bound, risk = None, measured.bound, measured.risk
+    standing, bound, risk, examples = None, measured.bound, measured.risk, job.examples
     if job.charging is not None:
         outcome = outcome_digest(
             module,
@@ -98,12 +101,21 @@ def evidence_of(
         risk=risk,
         complexity=measured.complexity,
         drawn=measured.drawn,
-        risk_transform=job.examples.steps,
+        # What every method measures: another transform would have to be that of this part.
+        risk_transform=job.bound_part.steps,
+        # As the code has it: ``observations`` alone reads the test examples, after this.
         test_reads=("freeze", "report") if job.test is not None else ("freeze",),
         standing=standing,
         risk_upper=recompute_bound(bound),
         confidence=1.0 - job.failure,
-        data=_data_record(job.examples, job.split),
+        data=records.DataRecord(
+            name=examples.name,
+            classes=examples.classes,
+            preprocessing=examples.steps,
+            bound=example_set(examples, job.split.bound),
+            prior=example_set(examples, job.split.prior) if len(job.split.prior) else None,
+            held_out=example_set(examples, job.split.heldout) if len(job.split.heldout) else None,
+        ),
         draws=(*draws, ("freeze", 0), *measured.draws),
         **measured.facts,
         **facts,
@@ -123,25 +135,6 @@ def _known_beforehand(job: Job) -> dict[str, Any]:
         test=job.test,
         attempts_paid=job.attempts,
         pretrained=job.pretrained,
-    )
-
-
-def _symmetry_search(job: Job) -> tuple[Search, ...]:
-    """Which symmetries to forget, and of which layers, is a choice of posterior."""
-    choices = 2 ** len(job.method.quotients)
-    reason = "the bound holds for all posteriors at once, the averaged ones included"
-    searched = Search("posterior symmetries", choices, charge="free", reason=reason)
-    return (searched,) if choices > 1 else ()
-
-
-def _data_record(examples: Examples, split: Split) -> records.DataRecord:
-    return records.DataRecord(
-        name=examples.name,
-        classes=examples.classes,
-        preprocessing=examples.steps,
-        bound=example_set(examples, split.bound),
-        prior=example_set(examples, split.prior) if len(split.prior) else None,
-        held_out=example_set(examples, split.heldout) if len(split.heldout) else None,
     )
 
 

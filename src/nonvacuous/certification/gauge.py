@@ -91,6 +91,8 @@ class Gauge:
             self.wheres += ("nearest",)
         #: Where the balanced noise that was moved last ended: the gauge of the cheapest.
         self._end: np.ndarray | None = None
+        #: The balanced point of the orbit, and the one nearest to the prior's center.
+        self._points: dict[Where, np.ndarray] = {}
         #: The weights in each gauge.
         self._weights: dict[Where, Mapping[str, Tensor]] = {}
         #: Where the noise of a gauge that was looked at last wants to go.
@@ -129,7 +131,12 @@ class Gauge:
     def noise(self, where: Where, scale: float) -> DiagonalGaussian:
         """Equal noise in one of the gauges, not moved yet."""
         if where not in self._weights:
-            self._weights[where] = self._weights_at(self._log_scales(where, scale))
+            moves = self._log_scales(where, scale)
+            self._weights[where] = (
+                push(self._marked, self.groups, moves).mean_weights()
+                if moves.any()
+                else {name: p.detach() for name, p in self._module.named_parameters()}
+            )
         return DiagonalGaussian.from_means(self._weights[where], scale)
 
     def _log_scales(self, where: Where, scale: float) -> np.ndarray:
@@ -141,32 +148,21 @@ class Gauge:
                 self._end = self.rescaled("balanced", scale).log_scales
             moves[: self.hidden.size] = self._end[: self.hidden.size]
         elif where != "given":
-            moves[: self.hidden.size] = self._balanced if where == "balanced" else self._nearest
+            if where not in self._points:
+                zero = DiagonalGaussian.centered(self._module, scale=_NARROW)
+                nearest = DiagonalGaussian.from_means(self._center, _NARROW)
+                narrow = zero if where == "balanced" else nearest
+                start = rescale(self._marked, narrow, self.hidden).log_scales
+                # To the last digits: noise is put around this point, and all else depends on it.
+                self._points[where] = polished(self._marked, narrow, self.hidden, start)
+            moves[: self.hidden.size] = self._points[where]
         return moves
-
-    @cached_property
-    def _balanced(self) -> np.ndarray:
-        return self._preferred_by(DiagonalGaussian.centered(self._module, scale=_NARROW))
-
-    @cached_property
-    def _nearest(self) -> np.ndarray:
-        return self._preferred_by(DiagonalGaussian.from_means(self._center, _NARROW))
-
-    def _preferred_by(self, narrow: DiagonalGaussian) -> np.ndarray:
-        """To the last digits: noise is put around this point, and what follows depends on it."""
-        start = rescale(self._marked, narrow, self.hidden).log_scales
-        return polished(self._marked, narrow, self.hidden, start)
 
     @cached_property
     def _marked(self) -> DiagonalGaussian:
         named = self._module.named_parameters()
         point = {name: p.detach().abs() * _POINT + 1e-12 for name, p in named}
         return DiagonalGaussian.around(self._module, scale=point)
-
-    def _weights_at(self, moves: np.ndarray) -> Mapping[str, Tensor]:
-        if not moves.any():
-            return {name: p.detach() for name, p in self._module.named_parameters()}
-        return push(self._marked, self.groups, moves).mean_weights()
 
 
 def find_gauge(module: nn.Module, examples: Examples, prior: Prior, loss: Loss) -> Gauge | None:

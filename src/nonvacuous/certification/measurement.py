@@ -27,25 +27,18 @@ from nonvacuous.risk.pairs import estimate_risk
 from nonvacuous.rules import arithmetic
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import draw_network, sampling_seed, temperature
+from nonvacuous.rules.outcomes import predictions
 from nonvacuous.rules.symmetries import symmetry_savings
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.erm import train
 from nonvacuous.training.loop import Records
 from nonvacuous.training_settings import PlainTraining
 
-_BATCH = 2048
-
 
 def summed_loss(module: nn.Module, examples: Examples, loss: Loss) -> float:
     """The sum of the loss over the examples, each seen once by the network in evaluation mode."""
-    device = next(module.parameters(), torch.empty(0)).device
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    with torch.no_grad():
-        for start in range(0, len(examples), _BATCH):
-            inputs = examples.inputs[start : start + _BATCH].to(device)
-            labels = examples.labels[start : start + _BATCH].to(device)
-            total += loss(module(inputs), labels).double().sum()
-    return float(total)
+    pairs = predictions(module, examples)
+    return float(sum(loss(scores, labels).double().sum() for scores, labels in pairs))
 
 
 def count_errors(module: nn.Module, examples: Examples) -> int:

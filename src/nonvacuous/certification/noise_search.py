@@ -144,7 +144,9 @@ class NoiseSearch:
         moved_cost = self._compared(moved, moved_cost)
         off = self._promise(plain.risk, plain_cost.kl_nats)
         sure = plain, plain_cost
-        worst = moved.risk + self._rounding, moved_cost.kl_nats + self._luck(moved)
+        # A few predictions change when the same noise is moved.
+        rounding = (2 + self._trials / 5_000) / self._trials
+        worst = moved.risk + rounding, moved_cost.kl_nats + self._luck(moved)
         if self._promise(*worst, measured=2) < off:
             sure = moved, moved_cost
         if not promise < self._promise(sure[0].risk, sure[1].kl_nats):
@@ -266,11 +268,6 @@ class NoiseSearch:
     @property
     def _trials(self) -> int:
         return self._job.trials if self._job.predictor == "stochastic" else len(self._examples)
-
-    @property
-    def _rounding(self) -> float:
-        """How much of the risk a few predictions change when the same noise is moved."""
-        return (2 + self._trials / 5_000) / self._trials
 
     def _error(self, tried: Tried, plain: Tried) -> float:
         """By how much the difference of two risks errs: here, and at the end."""

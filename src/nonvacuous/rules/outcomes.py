@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
@@ -57,16 +57,23 @@ def beginning_digest(module: nn.Module, bound_part: Examples) -> str:
     return _digest(facts)
 
 
-def predictions_digest(module: nn.Module, examples: Examples) -> str:
-    """SHA-256 over the scores of a network in evaluation mode, in the order of the examples."""
+def predictions(module: nn.Module, examples: Examples) -> Iterator[tuple[Tensor, Tensor]]:
+    """Scores of a network in evaluation mode, and labels, batch by batch on its device."""
     device = next(module.parameters(), torch.empty(0)).device
+    for start in range(0, len(examples), _BATCH):
+        inputs, labels = (t[start : start + _BATCH] for t in (examples.inputs, examples.labels))
+        with torch.no_grad():
+            scores = module(inputs.to(device))
+        yield scores, labels.to(device)
+
+
+def predictions_digest(module: nn.Module, examples: Examples) -> str:
+    """SHA-256 over the scores, in the order of the examples."""
     digest = hashlib.sha256()
-    with torch.no_grad():
-        for start in range(0, len(examples), _BATCH):
-            scores = module(examples.inputs[start : start + _BATCH].to(device))
-            raw = scores.detach().cpu().contiguous()
-            digest.update(f"{raw.dtype}|{tuple(raw.shape)}|".encode())
-            digest.update(raw.reshape(-1).view(torch.uint8).numpy().tobytes())
+    for scores, _ in predictions(module, examples):
+        raw = scores.detach().cpu().contiguous()
+        digest.update(f"{raw.dtype}|{tuple(raw.shape)}|".encode())
+        digest.update(raw.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -24,7 +24,6 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import software
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.measurement import ON_TEST
-from nonvacuous.kinds import kind_of
 from nonvacuous.records import Assumption
 from nonvacuous.risk.losses import Loss
 from nonvacuous.rules.derandomization import layers_from
@@ -213,12 +212,10 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEv
     if not contents.fixed:
         facts["fixed_before"] = {}
     if certificate.prior is not None:
-        learned = certificate.prior.saw is not None
-        facts["prior_saw"] = known.split.prior if learned else None
+        facts["prior_saw"] = known.split.prior if inquiry.learned else None
         facts["prior_saw_digest"] = certificate.prior.saw
         # A sparsity run is given its prior as a table, and names the one that it makes.
-        own = contents.settings.get("method", {}).get("prior")
-        kind = kind_of(certificate.mode)
+        own, kind = contents.method.get("prior"), certificate.kind
         if not kind.noisy or own is not None:
             facts["prior_given"] = kind.given or isinstance(own, dict)
     if record is not None and prior is not None and posterior is not None:
@@ -229,7 +226,7 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEv
     if contents.standing is not None:
         facts["standing"] = contents.standing
         facts["attempts_paid"] = contents.settings["attempts"]
-    declared = contents.settings.get("method", {})
     # What the user declared; without a word the check asks for more, which no run keeps.
-    facts |= {name: declared[name] for name in ("pretrained", "unseen") if declared.get(name)}
+    method = contents.method
+    facts |= {name: method[name] for name in ("pretrained", "unseen") if method.get(name)}
     return StoredEvidence(**facts)

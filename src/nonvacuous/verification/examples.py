@@ -58,10 +58,9 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
     if known is None:
         return None
     examples, split = known.examples, known.split
-    admitted = [a.name for a in certificate.assumptions if a.effect != "none"]
 
     def apart() -> str:
-        if any(name in admitted for name in (SEEN, COPIES)):
+        if inquiry.admitted(SEEN) or inquiry.admitted(COPIES):
             raise NotAsked("the certificate itself says that it did.", needed=False)
         hashes = examples.input_hashes()
         copies = int(np.isin(hashes[split.bound], hashes[split.prior]).sum())
@@ -73,7 +72,7 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
         repeats, count = repeated(examples, split.bound), len(split.bound)
         if repeats > MANY_REPEATS * count:
             many = f"{repeats} of the {count} bound examples repeat the input of another one"
-            if INDEPENDENT not in admitted:
+            if not inquiry.admitted(INDEPENDENT):
                 raise Disagreement(
                     f"{many}, and the certificate counts them as independent draws without a "
                     "condition."
@@ -93,7 +92,7 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
     if certificate.baseline is not None:
         inquiry.expect("the constant answer is the most frequent class", "baseline", constant)
     inquiry.expect("the bound examples are no copies of one another", "data.bound", different)
-    if certificate.prior is not None and certificate.prior.saw is not None:
+    if inquiry.learned:
         inquiry.expect(SEEN, "data.prior", apart)
     return known
 

@@ -17,6 +17,7 @@ from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.files import inside
 from nonvacuous.progress import Progress
+from nonvacuous.records import Assumption
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.verification.findings import Collector, Disagreement, NotAsked
 
@@ -43,6 +44,12 @@ class Contents:
     intact: set[str] = field(default_factory=set)
     #: What the ledger of attempts says about this one, if it is there and knows it.
     standing: Standing | None = None
+
+    @property
+    def method(self) -> dict[str, Any]:
+        """The settings of the method; empty where config.toml is not at hand."""
+        own: dict[str, Any] = self.settings.get("method", {})
+        return own
 
     @property
     def stored(self) -> dict[str, Tensor]:
@@ -88,6 +95,21 @@ class Inquiry(Collector):
     def known(self) -> Known:
         assert self.examples is not None
         return self.examples
+
+    @property
+    def learned(self) -> bool:
+        """Whether the prior was learned on a part of the examples."""
+        prior = self.certificate.prior
+        return prior is not None and prior.saw is not None
+
+    def stated(self, name: str) -> Assumption | None:
+        """What the certificate says of an assumption."""
+        return next((a for a in self.certificate.assumptions if a.name == name), None)
+
+    def admitted(self, name: str) -> bool:
+        """Whether the certificate itself says that it may be false."""
+        stated = self.stated(name)
+        return stated is not None and stated.effect != "none"
 
     def ask(self, name: str, question: str, field: str, work: Callable[[Path], str]) -> None:
         """A question that one file of the run folder answers, if it is there and untouched."""

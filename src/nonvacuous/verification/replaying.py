@@ -239,7 +239,7 @@ def _check_twin(inquiry: Inquiry, module: nn.Module) -> None:
     certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
     claimed, prior = certificate.held_out_twin, contents.prior
     assert claimed is not None
-    learned = certificate.prior is not None and certificate.prior.saw is not None
+    learned = inquiry.learned
 
     def work() -> str:
         if learned and prior is not None:

@@ -115,9 +115,8 @@ def _asked(inquiry: Inquiry, kind: type[Method]) -> tuple[Method, nn.Module]:
 
 def _start(inquiry: Inquiry, digest: str) -> nn.Module:
     """The weights before any training: by the seed that the certificate names, or as given."""
-    certificate = inquiry.certificate
-    stated = next((a.detail for a in certificate.assumptions if a.name == START), "")
-    named = named_start(stated)
+    certificate, stated = inquiry.certificate, inquiry.stated(START)
+    named = None if stated is None else named_start(stated.detail)
     for seed in dict.fromkeys((certificate.seed if named is None else named[1], certificate.seed)):
         network, _ = adapted(built(inquiry, seed), inquiry.known.examples)
         if tensors_digest(dict(network.state_dict())) == digest:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from nonvacuous import records
-from nonvacuous.audit.progressive_checks import BUILT_IN
+from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
 from nonvacuous.certification.candidate import frozen_copy

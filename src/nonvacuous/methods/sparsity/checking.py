@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from nonvacuous.audit.evidence import StoredEvidence
+from nonvacuous.audit.method_checks import choices_paid, same_noise
 from nonvacuous.audit.probing import Recount
-from nonvacuous.audit.sparsity_checks import choices_paid, same_noise
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.distributions import DiagonalGaussian
@@ -36,9 +36,8 @@ from nonvacuous.sparsity_records import SparsityRecord
 from nonvacuous.verification.checking import PriorChecking
 from nonvacuous.verification.findings import Disagreement, equal
 from nonvacuous.verification.inquiry import Inquiry
-from nonvacuous.verification.network import MODEL, network_of, not_at_hand
+from nonvacuous.verification.network import MODEL, check_start, network_of, not_at_hand
 from nonvacuous.verification.replaying import compare_fresh
-from nonvacuous.verification.starting import check_start
 
 _WEIGHTS = "weights.safetensors"
 _CONSTANTS = "every constant in the loss covers the network"

@@ -1,23 +1,29 @@
-"""Certificates of one fixed network by derandomization: every term, and every choice inside it.
+"""What only certificates of one method are asked.
 
-The proofs are in docs/theory/sparsity.md. The loss there may look at the noisy network, the example
-and the setting only, so each constant of the network in it must be named, paid for, and not below
-the truth; the noise must be drawn after all that was final.
+Of one fixed network by derandomization: every term, and every choice inside it. The proofs are in
+docs/theory/sparsity.md. The loss there may look at the noisy network, the example and the setting
+only, so each constant of the network in it must be named, paid for, and not below the truth; the
+noise must be drawn after all that was final.
+
+Of checkpoints along a training: each was tested before it could learn from its batch.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
+from nonvacuous.audit import probing
 from nonvacuous.audit.complexity_checks import parts
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.probing import probes
-from nonvacuous.audit.registry import Outcome, check, holds, refuse
+from nonvacuous.audit.registry import Outcome, asserted, check, holds, refuse
 from nonvacuous.audit.sampling_checks import misdrawn
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import STEPS_MODES
+from nonvacuous.records import ProgressiveRecord
 from nonvacuous.rules import derandomization as rules
 from nonvacuous.rules.convolutions import (
     tensor_scales,
@@ -25,6 +31,8 @@ from nonvacuous.rules.convolutions import (
     wrong_sizes,
     wrong_structure,
 )
+from nonvacuous.rules.digests import example_set
+from nonvacuous.rules.drawing import batches_of
 from nonvacuous.sparsity.certify import final_seed, recount
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import misread, read_network
@@ -183,9 +191,8 @@ def drawn_last(evidence: Evidence) -> Outcome:
         )
     samples = 0 if record.theorem == "A" else 1
     wrong = misdrawn(evidence, expected, what="setting", samples=samples)
-    if wrong is not None:
-        return refuse(wrong)
-    return holds("its seed is derived from the network and the frozen setting, and used once.")
+    used = "its seed is derived from the network and the frozen setting, and used once."
+    return refuse(wrong) if wrong else holds(used)
 
 
 @check(rows=(18, 28), since=1, name="every threshold uses the example's own norm", modes=MODES)
@@ -199,7 +206,7 @@ def own_norms(evidence: Evidence) -> Outcome:
             f"the {odd[0]} bound example has norm {odd[2]!r}, but {odd[1]!r} is recorded: a norm "
             "read off the sample says nothing about new inputs. Use each example's own."
         )
-    few = probes(evidence, 128)
+    few = probing.probes(evidence, 128)
     if len(few) >= 100 and isinstance(layers, ConvChain):
         assert isinstance(prior, ConvChain)
         if not _own_patches(layers, prior, few):
@@ -251,3 +258,84 @@ def _own_patches(chain: ConvChain, prior: ConvChain, few: Examples) -> bool:
     # Singular values here; a power of the Gram matrix in the threshold.
     largest = torch.linalg.svdvals(patches)[:, 0]
     return bool((inputs.known[:, 0] >= largest * (1.0 - 1e-12)).all())
+
+
+#: What trains checkpoints where the user gave no function.
+BUILT_IN = "the training of this library"
+
+
+def record_of(evidence: Evidence) -> ProgressiveRecord:
+    if evidence.progressive is None:
+        raise BadInput("a progressive certificate needs the record of its batches.")
+    return evidence.progressive
+
+
+def _batches(evidence: Evidence) -> tuple[np.ndarray, ...]:
+    count = len(record_of(evidence).batches)
+    return batches_of(evidence.examples, evidence.split, count, evidence.seed)
+
+
+@check(
+    rows=(1, 6),
+    since=2,
+    name="each checkpoint met its batch before training on it",
+    says=("checked", "asserted"),
+    modes=STEPS_MODES,
+)
+def tested_first(evidence: Evidence) -> Outcome:
+    record, batches, trained = record_of(evidence), _batches(evidence), evidence.trained_on
+    for number, (batch, indices) in enumerate(zip(record.batches, batches, strict=True), 1):
+        if batch.examples != example_set(evidence.examples, indices):
+            return refuse(
+                f"batch {number} is not the one that the seed gives: an order that was chosen by "
+                "looking would be a search. Make it with rules.drawing.batches_of."
+            )
+    if trained is None or len(trained) != len(batches):
+        return refuse("what each checkpoint was trained on is not on record.")
+    hashes = evidence.examples.input_hashes()
+    for number, saw in enumerate(trained, 1):
+        later = np.concatenate(batches[number - 1 :])
+        early = later[np.isin(hashes[later], hashes[saw])]
+        if early.size:
+            return refuse(
+                f"checkpoint {number} was trained on {early.size} examples (the first is "
+                f"{int(early[0])}), or copies of them, that it or a later one is tested on."
+            )
+    words = (
+        f"{len(batches)} batches, disjoint, in the order of the seed; none trained the checkpoint"
+    )
+    if record.training != BUILT_IN:
+        return asserted(
+            f"{words} that it tested, as far as the examples go that {record.training} was given; "
+            "that it looks at no others is stated by the one who wrote it."
+        )
+    return holds(f"{words} that it tested.")
+
+
+@check(
+    rows=(15, 17, 18),
+    since=2,
+    name="the errors of every batch can be counted again",
+    modes=STEPS_MODES,
+)
+def batches_recounted(evidence: Evidence) -> Outcome:
+    record, counted = record_of(evidence), 0
+    pairs = zip(
+        record.batches, _batches(evidence), probing.networks_of(evidence.module), strict=True
+    )
+    for number, (batch, indices, network) in enumerate(pairs, 1):
+        again = probing.recount(
+            probing.Network.of(network), evidence.examples.subset(indices), evidence.loss
+        )
+        if not again.agrees_with(errors=batch.errors, total=None):
+            return refuse(
+                f"checkpoint {number} is recorded with {batch.errors} errors among "
+                f"{len(indices)}; counted again they are {again.total:g}."
+            )
+        counted += batch.errors
+    if counted != evidence.risk.errors:
+        return refuse(f"the batches have {counted} errors, not {evidence.risk.errors}.")
+    given = evidence.bound.inputs.get("batches", len(record.batches))
+    if given != len(record.batches):
+        return refuse(f"the theorem is told of {given} batches; there are {len(record.batches)}.")
+    return holds(f"{counted} errors, batch by batch.")
