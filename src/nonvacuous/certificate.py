@@ -171,9 +171,13 @@ class Certificate(records.Record):
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the certificate as JSON; a reader never sees half of it."""
         target = Path(path)
-        text = self.model_dump_json(indent=2) + "\n"
-        write_atomically(target, text)
+        write_atomically(target, self.written.decode())
         return target
+
+    @property
+    def written(self) -> bytes:
+        """The very bytes of its file."""
+        return (self.model_dump_json(indent=2) + "\n").encode()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:

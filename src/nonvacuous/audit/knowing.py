@@ -142,15 +142,7 @@ def _luck(errors: int, examples: int) -> float:
 
 
 def _errors(module: nn.Module, inputs: Tensor, labels: Tensor, classes: int) -> dict[str, int]:
-    scores, features = _read(module, inputs)
-    counts = {"answers": min(_wrong(scores, labels), _wrong(scores - scores.mean(0), labels))}
-    if features is not None and len(labels) > 1:
-        counts["last hidden layer"] = _probe(features, labels, classes)
-    return counts
-
-
-def _read(module: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The scores, and what goes into the last layer that has weights of its own."""
+    #: What goes into the last layer that has weights of its own.
     seen: list[Tensor] = []
 
     def note(_: nn.Module, arguments: tuple[object, ...]) -> None:
@@ -162,12 +154,14 @@ def _read(module: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
     device = next(module.parameters(), torch.empty(0)).device
     try:
         with torch.no_grad():
-            scores = module(inputs.to(device))
+            scores = module(inputs.to(device)).double().cpu()
     finally:
         for hook in hooks:
             hook.remove()
-    features = seen[0].flatten(1).double().cpu() if seen else None
-    return scores.double().cpu(), features
+    counts = {"answers": min(_wrong(scores, labels), _wrong(scores - scores.mean(0), labels))}
+    if seen and len(labels) > 1:
+        counts["last hidden layer"] = _probe(seen[0].flatten(1).double().cpu(), labels, classes)
+    return counts
 
 
 def _wrong(scores: Tensor, labels: Tensor) -> int:

@@ -36,7 +36,14 @@ from nonvacuous.seeds import DRAWS
 
 def measured_best(job: Job, candidates: Sequence[Candidate]) -> tuple[Candidate, Measured]:
     """The frozen posterior with the smallest bound; each of them pays for the choice."""
-    all_measured = [(c, measure(job, c, complexity(job, c))) for c in candidates]
+    all_measured = []
+    for candidate in candidates:
+        graph, cost = candidate.graph, candidate.complexity
+        if cost is None and graph is None and job.method.quotients:
+            with contextlib.suppress(Unsupported):  # no graph, no symmetry that is known
+                graph = captured(candidate.module, job.examples.inputs)
+        cost = cost or complexity_of(job, candidate.posterior, candidate.prior, graph)
+        all_measured.append((candidate, measure(job, candidate, cost)))
     return min(all_measured, key=lambda pair: recompute_bound(pair[1].bound))
 
 
@@ -58,16 +65,6 @@ def candidate_certificate(
     if measured.drawn is not None:
         job.folder.tensors("drawn.safetensors", measured.drawn, kind="weights")
     return seal(job, candidate_evidence(job, candidate, measured), candidate, twin=twin)
-
-
-def complexity(job: Job, candidate: Candidate) -> records.ComplexityRecord:
-    if candidate.complexity is not None:
-        return candidate.complexity
-    graph = candidate.graph
-    if graph is None and job.method.quotients:
-        with contextlib.suppress(Unsupported):  # no graph, no symmetry that is known
-            graph = captured(candidate.module, job.examples.inputs)
-    return complexity_of(job, candidate.posterior, candidate.prior, graph)
 
 
 def evidence_of(

@@ -17,7 +17,6 @@ from torch import Tensor
 from nonvacuous import records
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.distributions.priors import Kind
 from nonvacuous.kinds import Center, Way
 from nonvacuous.networks import ScaleGroups
 from nonvacuous.rescaling.columns import (
@@ -33,12 +32,6 @@ from nonvacuous.rules.arithmetic import complexity_nats, total_nats
 #: Of the prior around zero in the paper on rescaling.
 PAPER_SCALE = 1.0
 _MOVED = ("best scale, rescaled", "best scale per tensor, rescaled")
-
-
-def center_of(kind: Kind) -> Center:
-    """What a prior of this kind is centered on."""
-    assert kind != "pretrained"  # given weights take no such prior
-    return "zero" if kind == "zero-mean" else kind
 
 
 def certified_way(

@@ -69,15 +69,8 @@ class Tried:
         return float(self.losses.mean())
 
 
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """What to measure, and the digest that all draws are derived from.
-
-    Without rescaling the draws are derived from the posterior itself.
-    """
-
-    tried: tuple[tuple[Tried, ComplexityRecord | None], ...]
-    noise_digest: str | None = None
+#: What to measure, and what it costs where that was needed on the way.
+Chosen = tuple[tuple[Tried, ComplexityRecord | None], ...]
 
 
 class NoiseSearch:
@@ -99,12 +92,15 @@ class NoiseSearch:
         self._known: dict[tuple[Where, float, int], np.ndarray] = {}
         self._tries = 0
 
-    def run(self) -> Chosen:
-        """The posteriors to measure, one or two."""
+    def run(self) -> tuple[Chosen, str | None]:
+        """The posteriors to measure, and the digest that all draws are derived from.
+
+        Without rescaling the draws are derived from the posterior itself.
+        """
         start = self._best_of_all()
         plain = self._tried("given", start, self._unmoved(self._scales[start]))
         if self._gauge is None:
-            return Chosen(((plain, None),))
+            return ((plain, None),), None
         moved = self._tried("given", start, self._gauge.rescaled("given", plain.scale))
         solved = {("given", start): moved.rescaled}
         rivals: list[tuple[float, Where, int]] = []
@@ -122,7 +118,7 @@ class NoiseSearch:
         _, where, center = min(rivals, key=lambda each: each[0])
         rescaled = solved.get((where, center)) or self._gauge.rescaled(where, self._scales[center])
         rival = self._tried(where, center, rescaled)
-        return Chosen(self._worth_measuring(plain, moved, rival), plain.rescaled.noise.digest())
+        return self._worth_measuring(plain, moved, rival), plain.rescaled.noise.digest()
 
     def _worth_measuring(
         self, plain: Tried, moved: Tried, tried: Tried

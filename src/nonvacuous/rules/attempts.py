@@ -65,12 +65,6 @@ class Attempt:
         if any(type(count) is not int or count < 0 for count in self.classes):
             raise BadInput(f"classes have whole numbers of examples, not {self.classes!r}.")
 
-    def same_examples(self, other: Attempt) -> bool:
-        """Whether both are about the same examples, or at least the same bound examples."""
-        return self.bound == other.bound or (
-            bool(self.examples) and self.examples == other.examples
-        )
-
     def same_labels(self, other: Attempt) -> bool:
         """Whether the examples could be the same in other clothes: scaled, reordered, renamed.
 
@@ -160,7 +154,8 @@ def standing(entries: Sequence[Attempt], attempt: Attempt) -> Standing:
         paid = min((paid for line, paid in other.issues if line < here), default=None)
         if other is own or paid is None:
             continue
-        if other.entry.same_examples(attempt):
+        same = other.entry.examples == attempt.examples and bool(attempt.examples)
+        if same or other.entry.bound == attempt.bound:  # at least the same bound examples
             earlier.append(paid)
         elif other.entry.same_labels(attempt):
             words = attempt.different or other.entry.different

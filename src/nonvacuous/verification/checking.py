@@ -106,7 +106,7 @@ class Checking:
         if inquiry.certificate.predictor == "stochastic":
             check_samples(inquiry, module, loss)
         else:
-            _check_count(inquiry, module, loss)
+            inquiry.expect(COUNT, "empirical.errors", lambda: _count(inquiry, module, loss))
         self.compare(inquiry, module, loss)
 
     def columns(self, inquiry: Inquiry, graph: LayerGraph) -> None:
@@ -230,18 +230,14 @@ def _drawn(inquiry: Inquiry, path: Path) -> str:
     return "drawn again from the recorded seed, and priced again."
 
 
-def _check_count(inquiry: Inquiry, module: torch.nn.Module, loss: Loss) -> None:
-    def work() -> str:
-        drawn = inquiry.contents.drawn
-        if inquiry.certificate.predictor == "drawn" and drawn is None:
-            raise NotAsked("the drawn network is not at hand.")
-        again = recount(Network.of(module, drawn), inquiry.known.bound_part, loss)
-        claimed = inquiry.certificate.empirical
-        equal(claimed.trials, again.trials, "empirical.trials")
-        agree(again, errors=claimed.errors, total=claimed.total)
-        return f"counted again: {again.total:g} of {again.trials}."
-
-    inquiry.expect(COUNT, "empirical.errors", work)
+def _count(inquiry: Inquiry, module: torch.nn.Module, loss: Loss) -> str:
+    drawn, claimed = inquiry.contents.drawn, inquiry.certificate.empirical
+    if inquiry.certificate.predictor == "drawn" and drawn is None:
+        raise NotAsked("the drawn network is not at hand.")
+    again = recount(Network.of(module, drawn), inquiry.known.bound_part, loss)
+    equal(claimed.trials, again.trials, "empirical.trials")
+    agree(again, errors=claimed.errors, total=claimed.total)
+    return f"counted again: {again.total:g} of {again.trials}."
 
 
 def skip_symmetries(inquiry: Inquiry, why: str) -> None:

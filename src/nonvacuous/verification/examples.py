@@ -15,7 +15,7 @@ from nonvacuous.rules.arithmetic import baseline_record
 from nonvacuous.rules.digests import content_digest, index_digest
 from nonvacuous.sparsity.training import scaled
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
-from nonvacuous.verification.inquiry import Inquiry, Known
+from nonvacuous.verification.inquiry import Inquiry, Known, roles
 
 _SAME = "the examples are the recorded ones"
 
@@ -40,19 +40,19 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
         split = inquiry.contents.split
         if split is None:
             split = _everything(certificate, examples)
-        fitted = _standardization(certificate, examples, split)
-        if fitted is not None:
-            examples, test = fitted(examples), None if test is None else fitted(test)
-        for role, indices, part in (
-            ("bound", split.bound, record.bound),
-            ("prior", split.prior, record.prior),
-            ("held_out", split.heldout, record.held_out),
-        ):
+        own, recorded, standardized = examples.preprocessing, record.preprocessing, False
+        if len(split.prior) >= 2 and "; ".join(own) != recorded and STANDARDIZED in recorded:
+            # Means and scales computed again from the prior part, where the certificate says so.
+            fitted = Standardize.fit(examples.subset(split.prior))
+            standardized = "; ".join((*own, fitted.step)) == recorded
+            if standardized:
+                examples, test = fitted(examples), None if test is None else fitted(test)
+        for where, indices, part in roles(split, record):
             if part is not None:
-                where = f"data.{role}.content_digest"
-                equal(part.content_digest, content_digest(examples, indices), where)
+                digest = content_digest(examples, indices)
+                equal(part.content_digest, digest, f"{where}.content_digest")
         words = f"{len(split.bound)} bound examples, compared by content."
-        return words, Known(examples, split, test, fitted is not None)
+        return words, Known(examples, split, test, standardized)
 
     known = inquiry.learn(_SAME, "data.bound.content_digest", same)
     if known is None:
@@ -104,17 +104,6 @@ def prepared(examples: Examples, certificate: Certificate) -> Examples:
         return examples
     candidate = scaled(examples)
     return candidate if candidate.steps == recorded else examples
-
-
-def _standardization(
-    certificate: Certificate, examples: Examples, split: Split
-) -> Standardize | None:
-    """Means and scales computed again from the prior part, where the certificate says so."""
-    own, recorded = examples.preprocessing, certificate.data.preprocessing
-    if len(split.prior) < 2 or "; ".join(own) == recorded or STANDARDIZED not in recorded:
-        return None
-    fitted = Standardize.fit(examples.subset(split.prior))
-    return fitted if "; ".join((*own, fitted.step)) == recorded else None
 
 
 def _everything(certificate: Certificate, examples: Examples) -> Split:

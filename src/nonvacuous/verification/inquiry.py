@@ -17,7 +17,7 @@ from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.files import inside
 from nonvacuous.progress import Progress
-from nonvacuous.records import Assumption
+from nonvacuous.records import Assumption, DataRecord, ExampleSet
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.verification.findings import Collector, Disagreement, NotAsked
 
@@ -124,6 +124,15 @@ class Inquiry(Collector):
             return work(inside(folder, name))
 
         self.expect(question, field, opened)
+
+
+def roles(split: Split, data: DataRecord) -> tuple[tuple[str, np.ndarray, ExampleSet | None], ...]:
+    """What examples do: the field of the record, which ones they are, and the record of them."""
+    return (
+        ("data.bound", split.bound, data.bound),
+        ("data.prior", split.prior, data.prior),
+        ("data.held_out", split.heldout, data.held_out),
+    )
 
 
 def agree(

@@ -20,7 +20,6 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.foreign import read_bytes
-from nonvacuous.records import ComplexityRecord
 from nonvacuous.rescaling.output_layer import invariance_of
 from nonvacuous.rules import arithmetic
 from nonvacuous.verification.audited import check_rows, check_version
@@ -84,7 +83,7 @@ def check_seal(reading: Reading, findings: Collector) -> None:
             raise NotAsked("no file was given.", needed=False)
         if not intact:
             raise NotAsked("its content was changed already.", needed=False)
-        expected = (reading.certificate.model_dump_json(indent=2) + "\n").encode()
+        expected = reading.certificate.written
         if reading.content != expected:
             pairs = enumerate(zip(reading.content, expected, strict=False))
             shorter = min(len(reading.content), len(expected))
@@ -186,7 +185,20 @@ def _complexity(certificate: Certificate) -> str:
     if len(set(names)) != len(names):
         raise Disagreement("a tensor is listed twice.", "complexity.terms")
     if complexity.symmetries:
-        _symmetries(certificate, complexity)
+        # Whether such savings can exist at all; whether they do takes the network to see.
+        where, loss = "complexity.symmetries", certificate.loss.name
+        if certificate.predictor != "stochastic" or "kl_nats" not in certificate.bound.inputs:
+            raise Disagreement(
+                f"symmetries lower a KL, not the price of the {certificate.predictor} predictor.",
+                where,
+            )
+        shifted = any(saving.symmetry == "translation" for saving in complexity.symmetries)
+        if shifted and not invariance_of(loss).shift:
+            words = f"the loss {loss!r} is not known to ignore a shift of the scores."
+            raise Disagreement(words, where)
+        impossible = impossible_saving(complexity)
+        if impossible is not None:
+            raise Disagreement(f"{impossible}.", where)
     total = arithmetic.complexity_nats(complexity.terms, complexity.symmetries)
     equal(complexity.kl_nats, total, "complexity.kl_nats")
     weights = sum(term.size for term in complexity.terms)
@@ -282,24 +294,6 @@ def _baseline(certificate: Certificate) -> str:
     expected = constant_lower(most_frequent=right, examples=baseline.examples, failure=failure)
     equal(baseline.risk_lower, expected, "baseline.risk_lower")
     return f"{baseline.errors} in {baseline.examples} give at least {baseline.risk_lower:.6g}."
-
-
-def _symmetries(certificate: Certificate, complexity: ComplexityRecord) -> None:
-    """Whether such savings can exist at all; whether they do takes the network to see."""
-    if certificate.predictor != "stochastic" or "kl_nats" not in certificate.bound.inputs:
-        raise Disagreement(
-            f"symmetries lower a KL, not the price of the {certificate.predictor} predictor.",
-            "complexity.symmetries",
-        )
-    shifted = any(saving.symmetry == "translation" for saving in complexity.symmetries)
-    if shifted and not invariance_of(certificate.loss.name).shift:
-        raise Disagreement(
-            f"the loss {certificate.loss.name!r} is not known to ignore a shift of the scores.",
-            "complexity.symmetries",
-        )
-    impossible = impossible_saving(complexity)
-    if impossible is not None:
-        raise Disagreement(f"{impossible}.", "complexity.symmetries")
 
 
 def _observed(certificate: Certificate) -> str:

@@ -59,9 +59,16 @@ def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         phase = "fresh trials"
         again = sampled(inquiry, module, bound_part, loss, inquiry.trials, seed, phase)
         compare_fresh(claimed, again, claimed.risk_upper)
+        # The bound as the verifier's own trials give it: nobody's word about sampling is in it.
+        total = None if again.errors is not None else again.total
+        counts = {"errors": again.errors, "total": total, "trials": again.trials}
+        share = certificate.budget.sampling.share
+        risk = sampled_risk(claimed.model_copy(update=counts), share)
+        inputs = {**certificate.bound.inputs, "empirical_risk": risk}
+        own = recompute_bound(certificate.bound.model_copy(update={"inputs": inputs}))
         return (
             f"{again.total:g} in {again.trials} fresh trials (seed {seed}) agree; with them in "
-            f"place of the recorded ones the bound is {_own_bound(certificate, again)}."
+            f"place of the recorded ones the bound is {shown_up(own)}."
         )
 
     inquiry.expect(FRESH, "empirical.risk_upper", fresh)
@@ -176,20 +183,6 @@ def _end(total: float, trials: int, failure: float, *, upper: bool) -> float:
     mean, exponent = min(1.0, total / trials), -math.log(failure) / trials
     inverse = kl_inverse_upper if upper else kl_inverse_lower
     return float(inverse(mean, exponent))
-
-
-def _own_bound(certificate: Certificate, fresh: Recount) -> str:
-    """The bound as the verifier's own trials give it: nobody's word about sampling is in it."""
-    counts = certificate.empirical.model_copy(
-        update={
-            "errors": fresh.errors,
-            "total": None if fresh.errors is not None else fresh.total,
-            "trials": fresh.trials,
-        }
-    )
-    risk = sampled_risk(counts, certificate.budget.sampling.share)
-    inputs = {**certificate.bound.inputs, "empirical_risk": risk}
-    return shown_up(recompute_bound(certificate.bound.model_copy(update={"inputs": inputs})))
 
 
 # What stands beside the promise, counted again: the held-out twin and the observed errors.

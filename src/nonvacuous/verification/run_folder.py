@@ -32,7 +32,7 @@ from nonvacuous.rules.digests import file_digest, index_digest
 from nonvacuous.verification.audited import version_of
 from nonvacuous.verification.checking import Checking
 from nonvacuous.verification.findings import Disagreement, Finding, NotAsked, equal
-from nonvacuous.verification.inquiry import Contents, Inquiry
+from nonvacuous.verification.inquiry import Inquiry, roles
 
 SPLIT = "split.npz"
 CONFIG = "config.toml"
@@ -59,35 +59,19 @@ def check_before_sealing(
 
 def check_folder(inquiry: Inquiry, checking: Checking) -> None:
     """All questions that the files of a run can answer."""
-    folder, contents = inquiry.folder, inquiry.contents
+    folder, contents, certificate = inquiry.folder, inquiry.contents, inquiry.certificate
     assert folder is not None
     if not folder.is_dir():
         why = f"there is no folder {folder}; check the path."
         inquiry.findings.append(Finding("the run folder is there", False, why, "artifacts"))
         return
-    _check_same_certificate(inquiry, folder)
-    _check_artifacts(inquiry, folder, checking)
-    if CONFIG in contents.intact:
-        contents.settings = run_settings(folder)
-    question = "the split has the recorded examples"
-    inquiry.ask(SPLIT, question, "data.bound", lambda path: _split(inquiry, path))
-    checking.read(inquiry)
 
-
-def _check_same_certificate(inquiry: Inquiry, folder: Path) -> None:
-    def work() -> str:
+    def same() -> str:
         if not (folder / "certificate.json").is_file():
             raise NotAsked("the folder has no certificate.json.", needed=False)
-        expected = (inquiry.certificate.model_dump_json(indent=2) + "\n").encode()
-        if read_bytes(inside(folder, "certificate.json")) != expected:
+        if read_bytes(inside(folder, "certificate.json")) != certificate.written:
             raise Disagreement("its certificate.json is not the certificate that was given.")
         return "its certificate.json is the certificate that was given."
-
-    inquiry.expect("the folder is this certificate's", "certificate", work)
-
-
-def _check_artifacts(inquiry: Inquiry, folder: Path, checking: Checking) -> None:
-    certificate = inquiry.certificate
 
     def complete() -> str:
         # Files that are neither listed nor there would leave nothing to compare with.
@@ -97,12 +81,17 @@ def _check_artifacts(inquiry: Inquiry, folder: Path, checking: Checking) -> None
             raise Disagreement(f"the certificate does not list {', '.join(missing)}.")
         return f"{len(certificate.artifacts)} files are listed."
 
+    inquiry.expect("the folder is this certificate's", "certificate", same)
     inquiry.expect("the listed files are complete", "artifacts", complete)
     for name, digest in certificate.artifacts.items():
-        field = f"artifacts.{name}"
         work = partial(_untouched, folder, name, digest)
-        if inquiry.expect(f"{name} is untouched", field, work):
-            inquiry.contents.intact.add(name)
+        if inquiry.expect(f"{name} is untouched", f"artifacts.{name}", work):
+            contents.intact.add(name)
+    if CONFIG in contents.intact:
+        contents.settings = run_settings(folder)
+    question = "the split has the recorded examples"
+    inquiry.ask(SPLIT, question, "data.bound", lambda path: _split(inquiry, path))
+    checking.read(inquiry)
 
 
 def _untouched(folder: Path, name: str, digest: str) -> str:
@@ -120,13 +109,7 @@ def _untouched(folder: Path, name: str, digest: str) -> str:
 
 def _split(inquiry: Inquiry, path: Path) -> str:
     split, certificate = Split.load(path), inquiry.certificate
-    data = certificate.data
-    for role, indices, record in (
-        ("bound", split.bound, data.bound),
-        ("prior", split.prior, data.prior),
-        ("held_out", split.heldout, data.held_out),
-    ):
-        where = f"data.{role}"
+    for where, indices, record in roles(split, certificate.data):
         if record is None and len(indices):
             raise Disagreement(f"the split has {len(indices)} such examples, none recorded.", where)
         if record is not None:
@@ -165,7 +148,7 @@ def check_settings(inquiry: Inquiry, checking: Checking) -> None:
     def same() -> str:
         if missing:
             raise Disagreement(f"it does not say {missing[0]}.", f"{CONFIG}.{missing[0]}")
-        _compare(certificate, contents)
+        _compare(inquiry)
         return "mode, confidence, seed, trials, loss, names and split agree."
 
     inquiry.expect(*names[0], same)
@@ -179,12 +162,12 @@ def check_settings(inquiry: Inquiry, checking: Checking) -> None:
 def _prior(inquiry: Inquiry, checking: Checking) -> dict[str, Any]:
     """Kind, scales, whose they are, and the digest of the means if they were given."""
     learned = inquiry.certificate.data.prior is not None
-    return checking.prior_asked(inquiry.contents.settings["method"], learned=learned)
+    return checking.prior_asked(inquiry.contents.method, learned=learned)
 
 
-def _compare(certificate: Certificate, contents: Contents) -> None:
-    asked = contents.settings
-    method = asked["method"]
+def _compare(inquiry: Inquiry) -> None:
+    certificate, contents = inquiry.certificate, inquiry.contents
+    asked, method = contents.settings, contents.method
     shown: list[tuple[str, object, object]] = [
         ("mode", certificate.mode, asked["mode"]),
         ("confidence", certificate.budget.failure, failure_of(asked["confidence"])),
@@ -203,8 +186,7 @@ def _compare(certificate: Certificate, contents: Contents) -> None:
     for field, claimed, said in shown:
         if claimed != said:
             raise Disagreement(f"the certificate says {claimed!r}, {CONFIG} {said!r}.", field)
-    stated = next((a for a in certificate.assumptions if a.name == START), None)
-    sentence = method.get("pretrained")
+    stated, sentence = inquiry.stated(START), method.get("pretrained")
     if stated is not None and (
         stated.detail != declared(sentence) if sentence else stated.detail.startswith(DECLARED)
     ):
@@ -262,9 +244,7 @@ def _describes(inquiry: Inquiry, checking: Checking) -> str:
     if prior["kind"] == "pretrained":
         where = f"{CONFIG}.method.prior.fixed"
         equal(certificate.model.fixed_digest, prior.get("fixed"), where)
-    if posterior.description not in checking.posteriors(
-        certificate, inquiry.contents.settings["method"]
-    ):
+    if posterior.description not in checking.posteriors(certificate, inquiry.contents.method):
         raise Disagreement(
             f"no run with these settings describes its posterior by {posterior.description!r}.",
             "posterior.description",

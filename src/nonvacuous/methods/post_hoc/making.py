@@ -33,6 +33,7 @@ from nonvacuous.certification.measurement import candidate_twin
 from nonvacuous.certification.noise_search import NoiseSearch
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
+from nonvacuous.kinds import Center
 from nonvacuous.methods.post_hoc import PostHoc
 from nonvacuous.records import BOUND_LINE, SAMPLING_LINE
 from nonvacuous.seeds import derived_seed
@@ -57,7 +58,7 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
     scales = POSTERIOR_SCALES if given is None else ScaleGrid(given)
     gauge = find_gauge(module, job.examples, prior, job.loss) if method.rescaling else None
     seed = derived_seed(job.seed, "posterior scale search")
-    chosen = NoiseSearch(job, module, prior, scales, gauge, seed).run()
+    chosen, noise_digest = NoiseSearch(job, module, prior, scales, gauge, seed).run()
     rescaled = gauge is not None
     candidates = [
         Candidate(
@@ -71,19 +72,19 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
             fixed_before=prior.fixed,
             start=start_at(module, prior),
             prior_saw_digest=prior.saw,
-            searches=_searches(job, prior, module, scales, gauge, len(chosen.tried)),
+            searches=_searches(job, prior, module, scales, gauge, len(chosen)),
             draws=(("posterior scale search", seed),),
             prior_given=True,
-            noise_digest=chosen.noise_digest,
+            noise_digest=noise_digest,
             graph=None if gauge is None else gauge.graph,
             complexity=complexity,
-            measured=len(chosen.tried),
+            measured=len(chosen),
         )
-        for best, complexity in chosen.tried
+        for best, complexity in chosen
     ]
     candidate, measured = measured_best(job, candidates)
     if gauge is not None:
-        moved = chosen.tried[candidates.index(candidate)][0].rescaled
+        moved = chosen[candidates.index(candidate)][0].rescaled
         candidate = replace(candidate, rescaling=_facts(gauge, module, prior, moved))
     save_candidate(job.folder, candidate)
     twin, means = None, method.family.means
@@ -109,7 +110,8 @@ def _facts(
     gauge: Gauge, module: nn.Module, prior: Prior, moved: Rescaled
 ) -> columns.RescalingFacts:
     """The same randomized network accounted for in other ways: who earns the improvement?"""
-    center = columns.center_of(prior.kind)
+    assert prior.kind != "pretrained"  # given weights take no such prior
+    center: Center = "zero" if prior.kind == "zero-mean" else prior.kind
     compared = columns.comparison_columns(
         moved.posterior,
         gauge.hidden,

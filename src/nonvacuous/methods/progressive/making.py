@@ -58,7 +58,12 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
         if job.progress is not None:
             message = f"{errors[-1]} errors in {len(batch)} tests, before training on them"
             job.progress("tests", number, len(batches), message)
-    aside = _on_aside(job, networks[0], tilted=tilted)
+    # The first checkpoint on examples of the first part that it was not trained on.
+    part = job.examples.subset(first_part(job.split, job.seed, tilted=tilted)[1])
+    aside = None
+    if len(part):
+        wrong = count_errors(networks[0], part)
+        aside = records.Observation(name=FIRST_OBSERVED, errors=wrong, trials=len(part))
     trials = len(job.split.bound)
     risk = counted_once(errors=sum(errors), trials=trials, identical=False, seed=job.seed)
     bound = _bound(method, risk, aside, budget.bound.share)
@@ -119,17 +124,6 @@ def _checkpoint(
         )
     job.folder.tensors(file_name(number), fixed_tensors(network))
     return network
-
-
-def _on_aside(job: Job, network: nn.Module, *, tilted: bool) -> records.Observation | None:
-    """The first checkpoint on examples of the first part that it was not trained on."""
-    _, aside = first_part(job.split, job.seed, tilted=tilted)
-    if not len(aside):
-        return None
-    part = job.examples.subset(aside)
-    return records.Observation(
-        name=FIRST_OBSERVED, errors=count_errors(network, part), trials=len(part)
-    )
 
 
 def _bound(
