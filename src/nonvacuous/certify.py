@@ -14,9 +14,9 @@ from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import PROBABILITIES, adapted
 from nonvacuous.certification.assemble import refuse_beforehand
-from nonvacuous.certification.job import Job, charging
+from nonvacuous.certification.job import Charging, Job
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.run_folder import CONFIG, FORMAT, RunFolder, to_toml
+from nonvacuous.certification.run_folder import CONFIG, FORMAT, RunFolder, settings_digest, to_toml
 from nonvacuous.claims import in_own_folder
 from nonvacuous.data import Dataset, Examples, Standardize, check_examples
 from nonvacuous.distributions.attributes import attribute_tensors
@@ -27,7 +27,9 @@ from nonvacuous.models import specification_of
 from nonvacuous.progress import Progress
 from nonvacuous.recipes import seeded
 from nonvacuous.risk.losses import Loss, zero_one
-from nonvacuous.rules.digests import tensors_digest
+from nonvacuous.rules.attempts import Attempt, ledger_beside
+from nonvacuous.rules.digests import all_examples_digest, content_digest, tensors_digest
+from nonvacuous.rules.outcomes import class_sizes
 from nonvacuous.settings import Run
 from nonvacuous.training.events import EventLog
 from nonvacuous.verification.run_folder import check_before_sealing
@@ -103,7 +105,16 @@ def certify(
             "losses in [0, 1]: scale it"
         )
     examples = method.prepare(examples)
-    tested = None if test is None else method.prepare(_test_part(test, examples))
+    tested = None
+    if test is not None:  # with the classes of the others, of which it may lack some
+        names = examples.class_names
+        tested = test if isinstance(test, Examples) else Examples.of(test, class_names=names)
+        if tested.class_names != names:
+            raise BadInput(
+                f"{tested.name} and {examples.name} name different classes, "
+                f"{tested.class_names[:8]} and {names[:8]}; give both the same class_names"
+            )
+        tested = method.prepare(tested)
     model, conversions = adapted(model, examples)
     if PROBABILITIES in conversions and loss.name != "zero-one":
         raise BadInput(
@@ -146,9 +157,19 @@ def certify(
     if finished is not None:
         kept.drop_checkpoints()
         return Certificate.load(finished)
-    attempt = charging(run.ledger, kept.path, model, given, examples, split, configuration)
-    if attempt is not None:
-        progress = attempt.watching(progress)
+    charging = None
+    ledger = run.ledger if kept.path is None else run.ledger or ledger_beside(kept.path)
+    if ledger is not None:
+        attempt = Attempt(
+            examples=all_examples_digest(given),
+            bound=content_digest(examples, split.bound),
+            config=settings_digest(configuration),
+            paid=attempts,
+            classes=class_sizes(given),
+            different=configuration.get("different_data", ""),
+        )
+        charging = Charging(ledger, attempt, model, examples.subset(split.bound))
+        progress = charging.watching(progress)
     parameter = next(model.parameters(), None)
     events_file = kept.file("events.jsonl")
     job = Job(
@@ -167,7 +188,7 @@ def certify(
         progress=progress,
         events=None if events_file is None else EventLog(events_file),
         tensorboard=run.tensorboard,
-        charging=attempt,
+        charging=charging,
     )
     refuse_beforehand(job, model)
     kept.write("split.npz", split.save)
@@ -177,15 +198,3 @@ def certify(
         kept.write("certificate.json", certificate.save)
         kept.drop_checkpoints()
     return certificate
-
-
-def _test_part(test: Any, examples: Examples) -> Examples:
-    """The test examples with the classes of the others, of which they may lack some."""
-    names = examples.class_names
-    part = test if isinstance(test, Examples) else Examples.of(test, class_names=names)
-    if part.class_names != names:
-        raise BadInput(
-            f"{part.name} and {examples.name} name different classes, {part.class_names[:8]} and "
-            f"{names[:8]}; give both the same class_names"
-        )
-    return part

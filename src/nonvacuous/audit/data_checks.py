@@ -208,7 +208,16 @@ def no_copies(evidence: Evidence) -> Outcome:
                 "parts, so the parts are not independent. Split with split_examples, which keeps "
                 "copies in one part."
             )
-    return holds("compared by content, no input occurs in two parts." + _beside(evidence, hashes))
+    words = "compared by content, no input occurs in two parts."
+    if evidence.test is None:
+        return holds(words)
+    copies = np.isin(evidence.test.input_hashes(), hashes)
+    if not copies.any():
+        return holds(f"{words} No test input occurs among them either.")
+    return holds(
+        f"{words} {copies.sum()} of {len(evidence.test)} test inputs are copies of training "
+        "inputs: this touches the measured test error, not the promise."
+    )
 
 
 @check(rows=(23,), since=1, name="examples do not come in groups", says=("asserted",))
@@ -283,15 +292,3 @@ def _seen(evidence: Evidence, saw: np.ndarray, *, who: str, remedy: str) -> Outc
 def _copies(hashes: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Indices of ``second`` whose content also occurs among ``first``."""
     return np.asarray(second)[np.isin(hashes[second], hashes[first])]
-
-
-def _beside(evidence: Evidence, hashes: np.ndarray) -> str:
-    if evidence.test is None:
-        return ""
-    copies = int(np.isin(evidence.test.input_hashes(), hashes).sum())
-    if not copies:
-        return " No test input occurs among them either."
-    return (
-        f" {copies} of {len(evidence.test)} test inputs are copies of training inputs: this "
-        "touches the measured test error, not the promise."
-    )

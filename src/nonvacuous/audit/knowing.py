@@ -126,7 +126,9 @@ def surprises(module: nn.Module, examples: Examples) -> tuple[str, ...]:
             tensor.copy_(weights[name].flatten()[order].view_as(tensor))
         for where, errors in _errors(network, inputs, labels, examples.classes).items():
             least[where] = min(least.get(where, errors), errors)
-        open_questions = {w for w in own if own[w] + _luck(least[w], len(labels)) < least[w]}
+        rates = {where: errors / len(labels) for where, errors in least.items()}
+        luck = {w: math.sqrt(2.0 * len(labels) * rate * (1.0 - rate)) for w, rate in rates.items()}
+        open_questions = {w for w in own if own[w] + _DEVIATIONS * luck[w] + 1.0 < least[w]}
         if not open_questions:  # one that does as well settles it
             return ()
     return tuple(
@@ -134,11 +136,6 @@ def surprises(module: nn.Module, examples: Examples) -> tuple[str, ...]:
         "when shuffled"
         for where in sorted(open_questions)
     )
-
-
-def _luck(errors: int, examples: int) -> float:
-    rate = errors / examples
-    return _DEVIATIONS * math.sqrt(2.0 * examples * rate * (1.0 - rate)) + 1.0
 
 
 def _errors(module: nn.Module, inputs: Tensor, labels: Tensor, classes: int) -> dict[str, int]:

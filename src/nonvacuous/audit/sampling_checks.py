@@ -57,11 +57,24 @@ def independent_trials(evidence: Evidence) -> Outcome:
             f"the scheme {risk.scheme!r} averages over draws of the weights, but the promise is "
             "about one network. Measure that network on every bound example."
         )
-    if risk.scheme == "shared draws":
-        return _shared(evidence)
-    if evidence.weight_draws is not None and evidence.weight_draws < risk.trials:
+    draws = evidence.weight_draws
+    if risk.scheme == "shared draws" and draws is None:
         return refuse(
-            f"{risk.trials} trials share {evidence.weight_draws} draws of the weights: the losses "
+            "draws of the weights were shared by many examples, and their number was not recorded. "
+            "Pass weight_draws: it is the number of independent trials."
+        )
+    if risk.scheme == "shared draws" and risk.trials != draws:
+        return refuse(
+            f"{draws} draws of the weights were shared by many examples but counted as "
+            f"{risk.trials} trials; each draw is one trial."
+        )
+    if risk.scheme == "shared draws" and risk.total is None:
+        return refuse("shared draws are trials in [0, 1]: the sum of their risks is missing.")
+    if risk.scheme == "shared draws":
+        return holds(f"{risk.trials} draws of the weights, each one trial.")
+    if draws is not None and draws < risk.trials:
+        return refuse(
+            f"{risk.trials} trials share {draws} draws of the weights: the losses "
             "of one draw move together and are one trial. Use estimate_risk, which draws afresh "
             "for each, or count the draws."
         )
@@ -89,23 +102,6 @@ def _noisy(evidence: Evidence) -> Outcome:
         f"{record.passes} noisy networks for each bound example, {risk.trials} in all, each with "
         "noise of its own; the kl form of the tail is used."
     )
-
-
-def _shared(evidence: Evidence) -> Outcome:
-    risk = evidence.risk
-    if evidence.weight_draws is None:
-        return refuse(
-            "draws of the weights were shared by many examples, and their number was not recorded. "
-            "Pass weight_draws: it is the number of independent trials."
-        )
-    if risk.trials != evidence.weight_draws:
-        return refuse(
-            f"{evidence.weight_draws} draws of the weights were shared by many examples but "
-            f"counted as {risk.trials} trials; each draw is one trial."
-        )
-    if risk.total is None:
-        return refuse("shared draws are trials in [0, 1]: the sum of their risks is missing.")
-    return holds(f"{risk.trials} draws of the weights, each one trial.")
 
 
 def misdrawn(evidence: Evidence, expected: int, *, what: str, samples: int = 1) -> str | None:

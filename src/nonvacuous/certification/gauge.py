@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -83,7 +83,8 @@ class Gauge:
     def __init__(self, graph: LayerGraph, loss: Loss, module: nn.Module, prior: Prior) -> None:
         self.graph = graph
         self.hidden, self.groups = free_scales(graph, loss.name)
-        self._module, self._prior = module, prior
+        self._module = module
+        self._family: dict[str, Any] = {"grid": prior.grid, "per_tensor": prior.per_tensor}
         self._center = prior.at(module, prior.grid.scales[0]).means
         #: Where noise is put.
         self.wheres: tuple[Where, ...] = ("given", "balanced", "cheapest")
@@ -100,27 +101,18 @@ class Gauge:
 
     def rough_nats(self, where: Where, noise: DiagonalGaussian) -> float:
         """About the KL of ``rescaled``, in a fraction of its time."""
+        start = self._near.get(where)
         nats, self._near[where] = rough_rescaling(
-            noise,
-            self._center,
-            self.groups,
-            grid=self._prior.grid,
-            per_tensor=self._prior.per_tensor,
-            start=self._near.get(where),
+            noise, self._center, self.groups, **self._family, start=start
         )
         return nats
 
     def rescaled(self, where: Where, scale: float) -> Rescaled:
         """Equal noise in one of the gauges, then the best gauge and prior scale together."""
         moves = self._log_scales(where, scale)
-        noise, prior = self.noise(where, scale), self._prior
+        noise, start = self.noise(where, scale), self._near.get(where)
         best = rescale_with_prior_scales(
-            noise,
-            self._center,
-            self.groups,
-            grid=prior.grid,
-            per_tensor=prior.per_tensor,
-            start=self._near.get(where),
+            noise, self._center, self.groups, **self._family, start=start
         )
         total, self._near[where] = moves + best.log_scales, best.log_scales
         if where == "balanced":

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
 from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.run_folder import RunFolder, settings_digest
+from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples, Split
 from nonvacuous.kinds import Predictor
 from nonvacuous.progress import Progress
 from nonvacuous.records import BudgetRecord
 from nonvacuous.risk.losses import Loss
 from nonvacuous.rules.arithmetic import ledger
-from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
-from nonvacuous.rules.digests import all_examples_digest, content_digest
-from nonvacuous.rules.outcomes import beginning_digest, class_sizes
+from nonvacuous.rules.attempts import Attempt, Standing, record_attempt
+from nonvacuous.rules.outcomes import beginning_digest
 from nonvacuous.training.events import EventLog
 from nonvacuous.training.loop import Records
 
@@ -62,30 +59,6 @@ class Charging:
             begun = beginning_digest(frozen_copy(self.model), self.bound_part)
             self.attempt = replace(self.attempt, begun=begun)
         return self.attempt
-
-
-def charging(
-    ledger: str | Path | None,
-    run_folder: Path | None,
-    model: nn.Module,
-    given: Examples,
-    examples: Examples,
-    split: Split,
-    configuration: Mapping[str, Any],
-) -> Charging | None:
-    """The attempt that these settings make on these examples; None where no ledger is kept."""
-    if ledger is None and run_folder is None:
-        return None
-    path = Path(ledger) if ledger is not None else ledger_beside(run_folder or "")
-    attempt = Attempt(
-        examples=all_examples_digest(given),
-        bound=content_digest(examples, split.bound),
-        config=settings_digest(configuration),
-        paid=configuration["attempts"],
-        classes=class_sizes(given),
-        different=configuration.get("different_data", ""),
-    )
-    return Charging(path, attempt, model, examples.subset(split.bound))
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,7 +127,10 @@ class NoiseSearch:
         cost = self._complexity(tried)
         rival = tried, cost
         promise = self._promise(tried.risk, cost.kl_nats)
-        risk = tried.risk + _CLEARLY * self._error(tried, plain)
+        # By how much the difference of two risks errs: here, and at the end.
+        apart = (tried.losses - plain.losses[: len(tried.losses)]).var() + 1e-4
+        error = math.sqrt(apart * (1.0 / SEARCH_TRIALS + 1.0 / self._trials))
+        risk = tried.risk + _CLEARLY * error
         surely = self._promise(risk, cost.kl_nats)
         alone = self._job.predictor == "stochastic"
         # To compare all units takes long: mostly the rival wins whatever that would save.
@@ -207,7 +210,12 @@ class NoiseSearch:
             look = value, risk + math.sqrt(max(0.0, nats) / (2 * len(self._examples)))
             if best is not None and look > best:
                 break
-        self._report(scale, value)
+        self._tries += 1
+        if self._job.progress is not None:
+            others = 0 if self._gauge is None else len(self._gauge.wheres)
+            most = len(self._scales) // _STEP + 6 + 4 * others
+            message = f"noise {scale:.4g} gives {value:.3f}"
+            self._job.progress("noise", min(self._tries, most), most, message)
         return look
 
     def _tried(self, where: Where, position: int, rescaled: Rescaled) -> Tried:
@@ -265,11 +273,6 @@ class NoiseSearch:
     def _trials(self) -> int:
         return self._job.trials if self._job.predictor == "stochastic" else len(self._examples)
 
-    def _error(self, tried: Tried, plain: Tried) -> float:
-        """By how much the difference of two risks errs: here, and at the end."""
-        apart = (tried.losses - plain.losses[: len(tried.losses)]).var()
-        return math.sqrt((apart + 1e-4) * (1.0 / SEARCH_TRIALS + 1.0 / self._trials))
-
     def _luck(self, moved: Tried) -> float:
         """By how many nats the price of one drawn network may gain less from a move than the KL.
 
@@ -300,11 +303,3 @@ class NoiseSearch:
         """With all units compared; where there are none, nothing was left out."""
         units = any(saving.symmetry == "permutation" for saving in least.symmetries)
         return self._complexity(tried) if units else least
-
-    def _report(self, scale: float, value: float) -> None:
-        self._tries += 1
-        if self._job.progress is not None:
-            others = 0 if self._gauge is None else len(self._gauge.wheres)
-            most = len(self._scales) // _STEP + 6 + 4 * others
-            message = f"noise {scale:.4g} gives {value:.3f}"
-            self._job.progress("noise", min(self._tries, most), most, message)

@@ -131,7 +131,13 @@ def record_attempt(ledger: str | Path, attempt: Attempt) -> Standing:
     """
     path = Path(ledger)
     entries = read_attempts(path)
-    if attempt not in entries and not _was_begun(entries, attempt):
+    begins = bool(attempt.begun) and not attempt.outcome
+    # A beginning that is known already, for as many certificates or fewer, is not news.
+    known = attempt in entries or any(
+        begins and _beginning(entry) == _beginning(attempt) and entry.paid <= attempt.paid
+        for entry in entries
+    )
+    if not known:
         _append(path, attempt)
         entries = read_attempts(path)
     return standing(entries, attempt)
@@ -201,15 +207,6 @@ def _attempts(entries: Sequence[Attempt]) -> list[_Known]:
 
 def _beginning(line: Attempt) -> tuple[str, ...]:
     return (line.bound, line.config, line.begun)
-
-
-def _was_begun(entries: Sequence[Attempt], attempt: Attempt) -> bool:
-    """Whether a line only begins what was begun before, for as many certificates or fewer."""
-    if attempt.outcome or not attempt.begun:
-        return False
-    return any(
-        _beginning(entry) == _beginning(attempt) and entry.paid <= attempt.paid for entry in entries
-    )
 
 
 def _append(path: Path, attempt: Attempt) -> None:

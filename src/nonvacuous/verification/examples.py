@@ -37,9 +37,14 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
 
     def same() -> tuple[str, Known]:
         (examples, test), record = given, certificate.data
-        split = inquiry.contents.split
-        if split is None:
-            split = _everything(certificate, examples)
+        split, everything = inquiry.contents.split, np.arange(len(examples))
+        if split is None:  # all examples for the bound, where that is how it came about
+            alone = record.prior is None and record.held_out is None
+            if not alone or index_digest(everything) != record.bound.index_digest:
+                raise NotAsked(
+                    "which examples they are is stored in the run folder, which is not at hand."
+                )
+            split = Split(everything[:0], everything, everything[:0])
         own, recorded, standardized = examples.preprocessing, record.preprocessing, False
         if len(split.prior) >= 2 and "; ".join(own) != recorded and STANDARDIZED in recorded:
             # Means and scales computed again from the prior part, where the certificate says so.
@@ -104,12 +109,3 @@ def prepared(examples: Examples, certificate: Certificate) -> Examples:
         return examples
     candidate = scaled(examples)
     return candidate if candidate.steps == recorded else examples
-
-
-def _everything(certificate: Certificate, examples: Examples) -> Split:
-    """All examples for the bound, where that is how the certificate came about."""
-    everything, record = np.arange(len(examples)), certificate.data
-    alone = record.prior is None and record.held_out is None
-    if not alone or index_digest(everything) != record.bound.index_digest:
-        raise NotAsked("which examples they are is stored in the run folder, which is not at hand.")
-    return Split(everything[:0], everything, everything[:0])

@@ -61,7 +61,15 @@ def read(certificate: Certificate | str | os.PathLike[str], findings: Collector)
                 text = content.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise Disagreement(f"it is not UTF-8 text (byte {error.start}).") from error
-        return "it is a certificate of this format.", Reading(_parse(text), text, content)
+        try:
+            parsed = Unsealed.from_json(text, source="it")
+        except InvalidCertificate as error:
+            field = None
+            if isinstance(error.__cause__, ValidationError):
+                first = error.__cause__.errors()[0]
+                field = ".".join(str(part) for part in first["loc"]) or None
+            raise Disagreement(str(error), field) from error
+        return "it is a certificate of this format.", Reading(parsed, text, content)
 
     return findings.learn("it can be read", "certificate", work)
 
@@ -94,17 +102,6 @@ def check_seal(reading: Reading, findings: Collector) -> None:
         return "the file is byte for byte what the library writes."
 
     findings.expect("the file is untouched", "certificate", canonical)
-
-
-def _parse(text: str) -> Certificate:
-    try:
-        return Unsealed.from_json(text, source="it")
-    except InvalidCertificate as error:
-        field = None
-        if isinstance(error.__cause__, ValidationError):
-            first = error.__cause__.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or None
-        raise Disagreement(str(error), field) from error
 
 
 def check_numbers(inquiry: Inquiry, checking: Checking) -> None:

@@ -27,7 +27,6 @@ from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization
 from nonvacuous.distributions.storage import tensors_digest
-from nonvacuous.records import TwinRecord
 from nonvacuous.risk.losses import loss_named
 from nonvacuous.verification.findings import Disagreement, NotAsked
 from nonvacuous.verification.inquiry import Inquiry
@@ -51,8 +50,14 @@ def check_training(inquiry: Inquiry, kind: type[Method]) -> None:
             twin = method.repeat(_job(inquiry, method, kept), start)
             if not kept.artifacts():
                 raise NotAsked("no network was trained by this library.", needed=False)
-            words = f"trained again with {threads} of torch's threads."
-            return words, _errors(certificate.held_out_twin, twin)
+            recorded, beside = certificate.held_out_twin, ""
+            if recorded is not None and twin is not None:
+                beside = (
+                    f" Tested plainly, the network that was trained again errs on {twin.errors} of "
+                    f"{twin.examples} examples, the recorded one on {recorded.errors} of "
+                    f"{recorded.examples}."
+                )
+            return f"trained again with {threads} of torch's threads.", beside
 
         beside = inquiry.learn("the training can be repeated", "training", repeated)
         if beside is None:
@@ -160,12 +165,3 @@ def _threads(certificate: Certificate) -> Iterator[int]:
         yield torch.get_num_threads()
     finally:
         torch.set_num_threads(before)
-
-
-def _errors(recorded: TwinRecord | None, again: TwinRecord | None) -> str:
-    if recorded is None or again is None:
-        return ""
-    return (
-        f" Tested plainly, the network that was trained again errs on {again.errors} of "
-        f"{again.examples} examples, the recorded one on {recorded.errors} of {recorded.examples}."
-    )

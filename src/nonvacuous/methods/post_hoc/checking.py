@@ -105,26 +105,19 @@ class MethodChecking(PriorChecking):
         inquiry.expect(COLUMNS, "rescaling.columns", lambda: _columns(inquiry, graph))
 
 
-def _prior_of(settings: dict[str, Any]) -> dict[str, Any]:
-    """The scales of the prior and whose they are; runs of the first format have them on top."""
-    if "format" not in settings:
-        names = {"prior_scales": "scales", "prior_per_tensor": "per_tensor"}
-        return {new: settings[old] for old, new in names.items() if old in settings}
-    prior = settings.get("method", {}).get("prior")
-    return prior if isinstance(prior, dict) else {}
-
-
-def _scales(settings: dict[str, Any]) -> tuple[float, ...]:
-    scales = _prior_of(settings).get("scales")
-    return tuple(scales) if isinstance(scales, list) else ()
-
-
 def _columns(inquiry: Inquiry, graph: LayerGraph) -> str:
     certificate, contents = inquiry.certificate, inquiry.contents
     posterior, prior, log_scales = contents.posterior, contents.prior, contents.log_scales
-    rescaling, scales = certificate.rescaling, _scales(contents.settings)
+    rescaling, settings = certificate.rescaling, contents.settings
     assert posterior is not None and prior is not None and rescaling is not None
-    if log_scales is None or not scales:
+    own_prior = contents.method.get("prior")
+    scales, per_tensor = (
+        (own_prior.get(name) if isinstance(own_prior, dict) else None)
+        if "format" in settings
+        else settings.get(f"prior_{name}")  # runs of the first format have them on top
+        for name in ("scales", "per_tensor")
+    )
+    if log_scales is None or not isinstance(scales, list) or not scales:
         raise NotAsked("the scales and settings of the run are not at hand.", needed=False)
     hidden, groups = free_scales(graph, certificate.loss.name)
     own = next(column.center for column in rescaling.columns if column.certified)
@@ -135,8 +128,8 @@ def _columns(inquiry: Inquiry, graph: LayerGraph) -> str:
         log_scales,
         center=own,
         means=prior.means,
-        grid=ScaleGrid(scales),
-        per_tensor=bool(_prior_of(contents.settings).get("per_tensor")),
+        grid=ScaleGrid(tuple(scales)),
+        per_tensor=bool(per_tensor),
     )
     _compare(rescaling, compared, own)
     _near(rescaling.kl_before, compared.before, "rescaling.kl_before")

@@ -59,7 +59,17 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
     gauge = find_gauge(module, job.examples, prior, job.loss) if method.rescaling else None
     seed = derived_seed(job.seed, "posterior scale search")
     chosen, noise_digest = NoiseSearch(job, module, prior, scales, gauge, seed).run()
-    rescaled = gauge is not None
+    rescaled, free = gauge is not None, "the bound holds for all posteriors at once"
+    searches = [Search("posterior scale", len(scales), charge="free", reason=free)]
+    if gauge is not None:
+        moves = gauge.groups.size + 1
+        searches.append(Search("posterior gauge", len(gauge.wheres), charge="free", reason=free))
+        searches.append(Search("rescaling", moves, charge="free", reason=free))
+    searches += scale_search(prior, module)
+    if len(chosen) > 1:
+        line = SAMPLING_LINE if job.predictor == "stochastic" else BOUND_LINE
+        reason = "all of them were sampled, and the smallest bound is issued"
+        searches.append(Search("posterior measured", len(chosen), charge=line, reason=reason))
     candidates = [
         Candidate(
             module=with_weights(module, best.rescaled.posterior.means),
@@ -72,7 +82,7 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
             fixed_before=prior.fixed,
             start=start_at(module, prior),
             prior_saw_digest=prior.saw,
-            searches=_searches(job, prior, module, scales, gauge, len(chosen)),
+            searches=tuple(searches),
             draws=(("posterior scale search", seed),),
             prior_given=True,
             noise_digest=noise_digest,
@@ -127,20 +137,3 @@ def _facts(
     return columns.RescalingFacts(
         moved.log_scales, moved.kl_nats, compared, center, way, charge_nats
     )
-
-
-def _searches(
-    job: Job, prior: Prior, module: nn.Module, scales: ScaleGrid, gauge: Gauge | None, measured: int
-) -> tuple[Search, ...]:
-    free = "the bound holds for all posteriors at once"
-    searches = [Search("posterior scale", len(scales), charge="free", reason=free)]
-    if gauge is not None:
-        moves = gauge.groups.size + 1
-        searches.append(Search("posterior gauge", len(gauge.wheres), charge="free", reason=free))
-        searches.append(Search("rescaling", moves, charge="free", reason=free))
-    searches += scale_search(prior, module)
-    if measured > 1:
-        line = SAMPLING_LINE if job.predictor == "stochastic" else BOUND_LINE
-        reason = "all of them were sampled, and the smallest bound is issued"
-        searches.append(Search("posterior measured", measured, charge=line, reason=reason))
-    return tuple(searches)

@@ -66,7 +66,15 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
         aside = records.Observation(name=FIRST_OBSERVED, errors=wrong, trials=len(part))
     trials = len(job.split.bound)
     risk = counted_once(errors=sum(errors), trials=trials, identical=False, seed=job.seed)
-    bound = _bound(method, risk, aside, budget.bound.share)
+    counts = {"errors": sum(errors), "trials": trials}
+    failure = budget.bound.share
+    if method.threshold is None:
+        tilt = tilt_of(aside, examples=trials, failure=failure)
+        bound = bound_record("progressive", **counts, tilt=tilt, failure=failure)
+    else:
+        # Of more than two batches the theorem takes no notice.
+        few = {"batches": method.batches} if method.batches <= 2 else {}
+        bound = bound_record("gate", **counts, threshold=method.threshold, failure=failure, **few)
     evidence = evidence_of(
         job,
         Checkpoints(networks).eval(),
@@ -124,19 +132,6 @@ def _checkpoint(
         )
     job.folder.tensors(file_name(number), fixed_tensors(network))
     return network
-
-
-def _bound(
-    method: Progressive, risk: records.RiskRecord, aside: records.Observation | None, failure: float
-) -> records.BoundRecord:
-    assert risk.errors is not None
-    counts = {"errors": risk.errors, "trials": risk.trials}
-    if method.threshold is not None:
-        # Of more than two batches the theorem takes no notice.
-        few = {"batches": method.batches} if method.batches <= 2 else {}
-        return bound_record("gate", **counts, threshold=method.threshold, failure=failure, **few)
-    tilt = tilt_of(aside, examples=risk.trials, failure=failure)
-    return bound_record("progressive", **counts, tilt=tilt, failure=failure)
 
 
 def _twin(
