@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -53,14 +53,6 @@ class Network:
         device = next((t.device for t in (weights or tensors).values()), torch.device("cpu"))
         tensors |= dict(weights or {})
         return cls(own, {name: tensor.to(device) for name, tensor in tensors.items()}, device)
-
-    def in_float64(self) -> Network:
-        """The same network in double precision, where rounding is far below any real effect."""
-        wide = {
-            name: tensor.double() if tensor.is_floating_point() else tensor
-            for name, tensor in self.tensors.items()
-        }
-        return Network(self.module, wide, self.device)
 
     def run(self, inputs: Tensor) -> tuple[Tensor, list[str]]:
         """Outputs, and the names of tensors that the network itself overwrote meanwhile."""
@@ -118,10 +110,12 @@ def precisely(
     *,
     fine: float,
 ) -> str | None:
-    """What a comparison finds in doubles up to ``fine``, or as the network is up to 1e-3."""
+    """What a comparison finds in doubles, where rounding is far below any real effect, up to
+    ``fine``; or as the network is, up to 1e-3."""
+    wide = {n: t.double() if t.is_floating_point() else t for n, t in network.tensors.items()}
     with undisturbed(network.device):
         try:
-            return compare(network.in_float64(), inputs.double(), fine)
+            return compare(replace(network, tensors=wide), inputs.double(), fine)
         except NonvacuousError:
             raise
         except Exception:  # a network with a fixed dtype inside, or a device without doubles

@@ -98,9 +98,9 @@ def evidence_of(
         risk=risk,
         complexity=measured.complexity,
         drawn=measured.drawn,
-        # What every method measures: another transform would have to be that of this part.
-        risk_transform=job.bound_part.steps,
-        # As the code has it: ``observations`` alone reads the test examples, after this.
+        # Both as the code has it: risks are measured on parts of these examples, and test examples
+        # are read for the observations alone, which come after this.
+        risk_transform=job.examples.steps,
         test_reads=("freeze", "report") if job.test is not None else ("freeze",),
         standing=standing,
         risk_upper=recompute_bound(bound),

@@ -34,17 +34,6 @@ PAPER_SCALE = 1.0
 _MOVED = ("best scale, rescaled", "best scale per tensor, rescaled")
 
 
-def certified_way(
-    hidden: ScaleGroups, groups: ScaleGroups, grid: ScaleGrid, *, per_tensor: bool
-) -> Way:
-    """Where the certified posterior stands before further symmetries are forgotten."""
-    if groups.size > hidden.size:
-        return "scale of the scores"
-    if len(grid) == 1:
-        return "fixed scale, rescaled"
-    return "best scale per tensor, rescaled" if per_tensor else "best scale, rescaled"
-
-
 @dataclass(frozen=True, eq=False)
 class Compared:
     """Columns for comparison.

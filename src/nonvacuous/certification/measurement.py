@@ -111,12 +111,7 @@ def measure(job: Job, candidate: Candidate, complexity: records.ComplexityRecord
         )
         name, further = "catoni", {"temperature": suits}
     bound = arithmetic.bound_record(
-        name,
-        empirical_risk=risk.risk_upper,
-        **price,
-        examples=examples,
-        failure=failure,
-        **further,
+        name, empirical_risk=risk.risk_upper, **price, examples=examples, failure=failure, **further
     )
     draws = (("sampling", seed),)
     return Measured(budget, risk, bound, job.predictor, complexity, draws, weights, frozen)
@@ -209,15 +204,10 @@ def observations(
     if job.test is not None and job.predictor == "stochastic" and posterior is not None:
         seed, trials = observation_seed(job.seed, posterior.digest()), min(job.trials, _TRIALS)
         estimate = trials_of(
-            module,
-            posterior,
-            job.test,
-            loss=zero_one,
-            trials=trials,
-            seed=seed,
-            device=job.device,
+            module, posterior, job.test, loss=zero_one, trials=trials, seed=seed, device=job.device
         )
-        observed.append((RANDOMIZED_ON_TEST, estimate.errors or 0, estimate.trials))
+        assert estimate.errors is not None
+        observed.append((RANDOMIZED_ON_TEST, estimate.errors, estimate.trials))
     return tuple(
         records.Observation(name=name, errors=errors, trials=trials)
         for name, errors, trials in observed

@@ -33,7 +33,7 @@ from nonvacuous.certification.measurement import candidate_twin
 from nonvacuous.certification.noise_search import NoiseSearch
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.kinds import Center
+from nonvacuous.kinds import Center, Way
 from nonvacuous.methods.post_hoc import PostHoc
 from nonvacuous.records import BOUND_LINE, SAMPLING_LINE
 from nonvacuous.seeds import derived_seed
@@ -132,7 +132,12 @@ def _facts(
         grid=prior.grid,
         per_tensor=prior.per_tensor,
     )
-    way = columns.certified_way(gauge.hidden, gauge.groups, prior.grid, per_tensor=prior.per_tensor)
+    # Where the certified posterior stands before further symmetries are forgotten.
+    way: Way = "best scale per tensor, rescaled" if prior.per_tensor else "best scale, rescaled"
+    if gauge.groups.size > gauge.hidden.size:
+        way = "scale of the scores"
+    elif len(prior.grid) == 1:
+        way = "fixed scale, rescaled"
     charge_nats = prior.charge_nats(module)
     return columns.RescalingFacts(
         moved.log_scales, moved.kl_nats, compared, center, way, charge_nats
