@@ -40,6 +40,25 @@ def checked(module: nn.Module, x: Tensor) -> nn.Module:
     return folded
 
 
+class Borrowed(nn.Module):
+    """A convolution whose weight the network uses itself, without a bias and with a stride."""
+
+    def __init__(self, *, bias: bool) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Conv2d(3, 4, 3, bias=bias), nn.BatchNorm2d(4)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.norm(nn.functional.conv2d(inputs, self.layer.weight, stride=2))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_layer_whose_weight_is_borrowed_takes_no_shift(bias: bool) -> None:
+    """Nothing would read a bias that folding gives to the layer."""
+    module = random_statistics(Borrowed(bias=bias))
+    folded = checked(module, torch.randn(2, 3, 7, 7, dtype=torch.float64))
+    assert isinstance(folded.norm, ChannelAffine)
+
+
 @pytest.mark.slow_if("resnet18 folded")
 @pytest.mark.parametrize(
     "architecture", [a for a in CONVOLUTIONAL if a.fold and a.name != "resnet50 folded"],

@@ -92,20 +92,24 @@ def _layers_before(module: nn.Module, graph: LayerGraph, names: list[str]) -> di
         before = nodes.get(inputs[0]) if inputs else None
         if before is not None and uses[before.name] == 1 and before.parameters:
             owner = before.parameters[0].rpartition(".")[0]
-            if _foldable(module.get_submodule(owner), before, uses):
+            if before.layer == owner and _foldable(module.get_submodule(owner), before, uses):
                 layers[name] = owner
     return layers
 
 
 def _foldable(layer: nn.Module, node: Node, uses: Counter[str]) -> bool:
-    """Whether the node is the one call of a plain layer whose weights nobody else uses."""
+    """Whether the node is the one call of a plain layer whose weights nobody else uses.
+
+    All of the layer's weights: a function that is called with some of them would miss the bias.
+    """
     plain = type(layer) in (
         nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d,
         nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
     )  # fmt: skip
     # A linear layer on (n, length, c) would need its channels moved: only (n, c) folds.
     flat = not isinstance(layer, nn.Linear) or len(node.shape) == 2
-    return plain and flat and all(uses[name] == 1 for name in node.parameters)
+    whole = len(node.parameters) == len(list(layer.parameters()))
+    return plain and flat and whole and all(uses[name] == 1 for name in node.parameters)
 
 
 def _affine(normalization: _BatchNorm) -> tuple[Tensor, Tensor]:
