@@ -57,6 +57,26 @@ def test_depthwise_and_grouped_convolutions() -> None:
     assert entries(groups, "2.weight") == [((0, 1), [[4, 5], [6, 7]], -1.0)]
 
 
+class Counted(nn.Module):
+    """A sum that is cut to a whole number on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 5), nn.Linear(5, 2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.first(inputs).relu() + 1.0
+        whole = hidden.detach().sum(1, keepdim=True, dtype=torch.int64)
+        return self.last(hidden) * hidden.sum(1, keepdim=True) / (whole * whole)
+
+
+def test_a_sum_in_whole_numbers_does_not_scale() -> None:
+    torch.manual_seed(0)
+    module, example = Counted().eval(), 9 * torch.randn(4, 3)
+    assert groups_of(module, 2, 3).size == 0
+    assert preservation_error(module, example) < 1e-12
+
+
 def test_a_squared_relu_is_read_with_power_minus_two() -> None:
     groups = groups_of(mlp(SquaredRelu), 2, 4)
     assert entries(groups, "3.weight") == [

@@ -98,6 +98,9 @@ class Propagation:
             result = [returned] if isinstance(returned, LogScale) else list(returned)
         # Results of which nothing is said, such as positions of maxima, do not scale.
         result += [LogScale(shape) for shape in node.shapes[len(result) :]]
+        for scale, floating in zip(result, node.floating, strict=False):
+            if not floating:
+                passage.pin(scale, "whole numbers do not scale")
         self.support += tuple(entry for entry in passage.support if entry not in self.support)
         self._values[node.name] = tuple(result)
 
