@@ -196,6 +196,7 @@ def test_the_output_layer_is_found() -> None:
         (sequential(nn.Linear(6, 3), nn.ReLU()), VECTOR, "not of a linear layer"),
         (sequential(nn.Conv2d(3, 4, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()), IMAGE, "not of a"),
         (sequential(nn.Linear(6, 6), nn.Softmax(0)), VECTOR, "not of a linear layer"),
+        (sequential(nn.Softmax(-1)), VECTOR, "not of a linear layer"),
     ],
 )
 def test_other_last_layers_are_refused(module: nn.Module, example: Tensor, reason: str) -> None:

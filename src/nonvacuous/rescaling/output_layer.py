@@ -117,11 +117,10 @@ def _last(graph: LayerGraph) -> Node:
             "last layer need a network that returns one tensor of class scores"
         )
     node = graph.node(graph.outputs[0].name)
-    while node.kind in _HARMLESS:
+    while node.kind in _HARMLESS and node.references[0].kind == "node":
         if "dim" in node.arguments and node.arguments["dim"] not in (-1, len(node.shape) - 1):
             break
-        (source,) = (r for r in node.references if r.kind == "node")
-        node = graph.node(source.name)
+        node = graph.node(node.references[0].name)
     return node
 
 
