@@ -36,10 +36,10 @@ def complexity(subject: Subject, noise: float, *, rescaled: bool) -> float:
     """KL in nats of equal noise around the weights, the choice of the prior's scale included."""
     charge = PRIOR_SCALES.charge_nats()
     if not rescaled:
-        count = sum(weight.numel() for weight in subject.weights.values())
         square = math.fsum(float(weight.square().sum()) for weight in subject.weights.values())
         smallest = min(
-            (count * ((noise / tau) ** 2 - 1 - 2 * math.log(noise / tau)) + square / tau**2) / 2
+            (subject.count * ((noise / tau) ** 2 - 1 - 2 * math.log(noise / tau)) + square / tau**2)
+            / 2
             for tau in PRIOR_SCALES.scales
         )
         return up(charge + smallest, ulps=1 << 10)

@@ -20,6 +20,7 @@ from nonvacuous.measures.derivatives import (
     weight_gradient,
 )
 from nonvacuous.measures.gauges import balanced
+from nonvacuous.measures.norms import length
 from nonvacuous.measures.registry import Undefined, register_measure
 from nonvacuous.measures.subject import Subject, Weights
 from nonvacuous.risk.losses import class_margins
@@ -29,17 +30,17 @@ _register = functools.partial(register_measure, needs=["examples"])
 _register_sharpness = functools.partial(_register, family="sharpness")
 
 
-@_register(
+def _root_mean_square(values: Tensor) -> float:
+    return math.sqrt(float(values.square().mean()))
+
+
+_register(
     "fisher-rao",
     family="Fisher–Rao",
     formula="sqrt(mean over examples of ⟨w, ∇ loss(x, y)⟩²), loss the cross-entropy",
     source="Liang, Poggio, Rakhlin and Stokes (2019), with the labels given",
     invariant=["rescaling", "permutation"],
-)
-def fisher_rao(subject: Subject) -> float:
-    return math.sqrt(float(slopes_along_weights(subject).square().mean()))
-
-
+)(lambda subject: _root_mean_square(slopes_along_weights(subject)))
 _register_sharpness(
     "sharpness-trace",
     formula=f"mean over the first {FEW} inputs of Σ p_k ‖∇ ln p_k‖²: trace of the Gauss–Newton "
@@ -71,16 +72,12 @@ _register_sharpness(
 )(lambda subject: abs(bend_along_weights(subject)))
 
 
-@_register_sharpness(
+_register_sharpness(
     "gradient-norm",
     formula="‖∇ of the mean cross-entropy by the weights‖₂",
     source="Jiang et al. (2020)",
     invariant=["permutation"],
-)
-def gradient_norm(subject: Subject) -> float:
-    squares = [float(slope.square().sum()) for slope in weight_gradient(subject).values()]
-    return math.sqrt(math.fsum(squares))
-
+)(lambda subject: length(weight_gradient(subject).values()))
 
 #: The training error may grow by so much.
 TOLERATED = 0.1
@@ -151,55 +148,37 @@ def isotropic_scale(subject: Subject, *, in_balance: bool) -> float:
 _register_flatness = functools.partial(_register, family="flatness", cost="expensive")
 
 
-@_register_flatness(
+_register_flatness(
     "flatness-isotropic",
     formula="1/σ², σ the largest noise N(0, σ²) on every weight that adds at most 10 points of "
     "training error",
     source="Jiang et al. (2020), after Keskar et al. (2017) and Neyshabur et al. (2017)",
-)
-def isotropic(subject: Subject) -> float:
-    return isotropic_scale(subject, in_balance=False) ** -2
-
-
-@_register_flatness(
+)(lambda subject: isotropic_scale(subject, in_balance=False) ** -2)
+_register_flatness(
     "flatness-magnitude",
     formula="1/σ², noise N(0, σ² (w² + 0.001²))",
     source="after Jiang et al. (2020), whose floor does not shrink with σ",
-)
-def magnitude(subject: Subject) -> float:
-    return noise_scale(subject, subject.weights, lambda w: (w.square() + _FLOOR**2).sqrt()) ** -2
-
-
-@_register_flatness(
+)(lambda s: noise_scale(s, s.weights, lambda w: (w.square() + _FLOOR**2).sqrt()) ** -2)
+_register_flatness(
     "flatness-relative",
     formula="1/σ², noise N(0, σ² w²): every weight times 1 + σ times a random number",
     source="flatness-magnitude without its floor, which alone depends on the gauge",
     invariant=["rescaling", "output scale"],
-)
-def relative(subject: Subject) -> float:
-    return noise_scale(subject, subject.weights, torch.abs) ** -2
-
-
-@_register_flatness(
+)(lambda subject: noise_scale(subject, subject.weights, torch.abs) ** -2)
+_register_flatness(
     "flatness-balanced",
     formula="1/σ², noise N(0, σ²) on the weights of the same function in the gauge of smallest "
     "norm",
     source="flatness-isotropic where the norm is smallest over rescaling",
     invariant=["rescaling"],
-)
-def in_balance(subject: Subject) -> float:
-    return isotropic_scale(subject, in_balance=True) ** -2
-
-
-@_register(
+)(lambda subject: isotropic_scale(subject, in_balance=True) ** -2)
+_register(
     "input-gradient",
     family="input gradients",
     formula="sqrt(mean over examples of ‖∇ loss by x‖₂²), loss the cross-entropy",
     source="Novak et al. (2018)",
     invariant=["rescaling", "permutation"],
-)
-def input_gradient(subject: Subject) -> float:
-    return math.sqrt(float(input_gradients(subject, of_margin=False).square().mean()))
+)(lambda subject: _root_mean_square(input_gradients(subject, of_margin=False)))
 
 
 @_register(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,16 +15,13 @@ from nonvacuous.measures.registry import Value, log_sum, register_measure
 from nonvacuous.measures.subject import Subject, layers_of
 from nonvacuous.rescaling.structure import score_difference
 
-
-@register_measure(
+register_measure(
     "parameter-count",
     family="capacity",
     formula="number of weights and biases",
     source="the usual count",
     invariant=["rescaling", "permutation", "output scale"],
-)
-def parameter_count(subject: Subject) -> float:
-    return float(sum(weight.numel() for weight in subject.weights.values()))
+)(lambda subject: subject.count)
 
 
 @register_measure(
@@ -59,6 +56,11 @@ def rademacher_frobenius(subject: Subject) -> Value:
     if longest == 0.0:
         return Value.of(0.0)
     return Value.of_log(norms + math.log(longest * depth) - 0.5 * math.log(len(inputs)))
+
+
+def length(parts: Iterable[Tensor]) -> float:
+    """The Euclidean norm of all entries of some tensors together."""
+    return math.sqrt(math.fsum(float(part.square().sum()) for part in parts))
 
 
 LogNorm = Callable[[Tensor], float]
@@ -125,13 +127,8 @@ def _register(
             return Value.of_log(joined([log_norm(matrix) for matrix in matrices(subject)]))
 
 
-def _balanced(subject: Subject) -> Sequence[Tensor]:
-    return layers_of(subject.graph, balanced(subject))
-
-
 def differences(subject: Subject) -> list[Tensor]:
-    assert subject.initial is not None
-    before = layers_of(subject.graph, subject.initial)
+    before = layers_of(subject.graph, subject.started)
     return [matrix - start for matrix, start in zip(subject.layers, before, strict=True)]
 
 
@@ -151,30 +148,24 @@ for _name in ("frobenius", "spectral"):
         NORMS[_name][0],
         f"{NORMS[_name][1]}, of the weights in the gauge of smallest norm",
         f"{_name}-{{}} where the norm is smallest over rescaling",
-        _balanced,
+        lambda subject: layers_of(subject.graph, balanced(subject)),
         family="norms",
         invariant=["rescaling", "permutation"],
         cost="expensive",
     )
 
 
-@register_measure(
+_about_distance: dict[str, Any] = {
+    "family": "distance from initialization",
+    "needs": ["initial"],
+    "invariant": ["permutation"],
+}
+register_measure(
     "distance",
-    family="distance from initialization",
     formula="‖w − w₀‖₂ over all weights and biases",
     source="Dziugaite and Roy (2017); Nagarajan and Kolter (2019)",
-    needs=["initial"],
-    invariant=["permutation"],
-)
-def distance(subject: Subject) -> float:
-    assert subject.initial is not None
-    squares = [
-        float((weight - subject.initial[name]).square().sum())
-        for name, weight in subject.weights.items()
-    ]
-    return math.sqrt(math.fsum(squares))
-
-
+    **_about_distance,
+)(lambda subject: length(w - subject.started[name] for name, w in subject.weights.items()))
 for _name, (_norm, _formula, _source) in NORMS.items():
     _register(
         f"{_name}-distance",
@@ -182,7 +173,5 @@ for _name, (_norm, _formula, _source) in NORMS.items():
         _formula.replace("W", "W − W₀").replace("‖row‖", "‖row − row₀‖"),
         _source,
         differences,
-        family="distance from initialization",
-        needs=["initial"],
-        invariant=["permutation"],
+        **_about_distance,
     )

@@ -126,6 +126,17 @@ class Subject:
         assert self.inputs is not None and self.labels is not None
         return self.inputs, self.labels
 
+    @property
+    def started(self) -> Weights:
+        """The initial weights, for measures that need them."""
+        assert self.initial is not None
+        return self.initial
+
+    @property
+    def count(self) -> int:
+        """The number of weights and biases."""
+        return sum(weight.numel() for weight in self.weights.values())
+
     def outputs(self, inputs: Tensor, weights: Weights | None = None) -> Tensor:
         """The class scores of one batch, with these weights or with the network's own."""
         used = self.ready if weights is None else self.at_examples(weights)
