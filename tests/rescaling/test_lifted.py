@@ -15,7 +15,6 @@ from scipy.stats import norm
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.rescaling import lifted
 from nonvacuous.rescaling.fibers import (
     Fiber,
     highest_point,
@@ -23,7 +22,7 @@ from nonvacuous.rescaling.fibers import (
 )
 from nonvacuous.rescaling.lifted import best_log_scales, lifted_kl
 from nonvacuous.rescaling.solver import push, rescale
-from nonvacuous.rescaling.surfaces import Surface, pairs_of
+from nonvacuous.rescaling.surfaces import Pairs, Surface, pairs_of
 from tests.examples import some
 from tests.rescaling.hand_groups import HandGroups, Sketch, mlp, pinned
 from tests.rescaling.problems import minimize_slowly, posterior, prior
@@ -77,13 +76,15 @@ def test_integrals_of_centered_gaussians_at_the_ends(order: float, x: float) -> 
 # ------------------------------------------------------------------------------ integrals on orbits
 
 
-def fiber(*numbers: float) -> Fiber:
-    return Fiber(*(np.array([float(number)]) for number in numbers))
+def fiber(into: float, rising: float, out: float, falling: float, count: float) -> Fiber:
+    square, cross = np.array([[into], [out]]), np.array([[rising], [falling]])
+    return Fiber(square, cross, np.array([float(count)]))
 
 
 def mp_log_integral(curve: Fiber) -> float:
     """By mpmath's quadrature, cut at the peaks that a fine grid shows."""
-    numbers = [mpmath.mpf(float(value[0])) for value in vars(curve).values()]
+    (into, out), (rising, falling) = curve.square[:, 0], curve.cross[:, 0]
+    numbers = [mpmath.mpf(float(x)) for x in (into, rising, out, falling, curve.count[0])]
     grid = np.linspace(-30, 30, 600_001)
     with np.errstate(over="ignore", invalid="ignore"):
         heights = curve.height(grid)
@@ -117,8 +118,7 @@ def test_unequal_squares_shift_the_bessel_function() -> None:
     count = 2000
     squares = np.exp(rng.uniform(-3, 4, (2, count)))
     numbers = np.round(rng.normal(0, 30, count) * (rng.random(count) < 0.8))
-    zero = np.zeros(count)
-    curve = Fiber(squares[0], zero, squares[1], zero, numbers)
+    curve = Fiber(squares, np.zeros((2, count)), numbers)
     x = np.sqrt(squares[0] * squares[1])
     bessel = np.log(kve(numbers / 2, x)) - x
     exact = bessel + numbers / 4 * np.log(squares[1] / squares[0])
@@ -401,7 +401,7 @@ def test_sampled_and_exact_integrals_agree_with_one_hidden_layer(
     groups = mlp(8, 5, 3)
     Q, P = posterior(groups, seed=5), prior(groups, seed=5)
     exact = lifted_kl(Q, P, groups, draws=300)
-    monkeypatch.setattr(lifted, "_is_deep", lambda pairs: True)
+    monkeypatch.setattr(Pairs, "deep", True)
     sampled = lifted_kl(Q, P, groups, draws=150, samples=128)
     spread = math.hypot(exact.standard_error, sampled.standard_error)
     assert sampled.best_lambda_nats == pytest.approx(exact.best_lambda_nats, rel=1e-9)

@@ -3,13 +3,12 @@
 Moving a unit by exp(s) multiplies the weights into it and divides the weights out of it. Along
 such a curve the logarithm of a diagonal Gaussian, with the volume factor exp(count * s), is
 
-    h(s) = -rising_square * exp(2 s) / 2 + rising * exp(s)
-           - falling_square * exp(-2 s) / 2 + falling * exp(-s) + count * s
+    h(s) = sum over r = s and r = -s of [cross exp(r) - square exp(2 r) / 2] + count * s
 
-up to a constant. ``rising_square`` adds up (w / scale)^2 over the weights in, ``rising`` adds up
-w * mean / scale^2 over them, ``falling_square`` and ``falling`` do the same for the weights out,
-and ``count`` is their number: weights in minus weights out. Everything here is elementwise, one
-entry for each unit (and for each draw of the weights).
+up to a constant. For r = s ``square`` adds up (w / scale)^2 and ``cross`` w * mean / scale^2 over
+the weights in, for r = -s over the weights out, and ``count`` is their number: weights in minus
+weights out. Everything here is elementwise, one entry for each unit (and for each draw of the
+weights).
 """
 
 from __future__ import annotations
@@ -30,38 +29,29 @@ _WEIGHTS = np.tile(_LEGENDRE[1] / 2 / _PANELS, _PANELS)
 
 @dataclass(frozen=True, eq=False)
 class Fiber:
-    """The five numbers of h, as arrays of one shape."""
+    """The numbers of h: ``square`` and ``cross`` are [2, ...], of the weights in and out."""
 
-    rising_square: np.ndarray
-    rising: np.ndarray
-    falling_square: np.ndarray
-    falling: np.ndarray
+    square: np.ndarray
+    cross: np.ndarray
     count: np.ndarray
-
-    @property
-    def centered(self) -> bool:
-        """Whether h has no linear terms: a Gaussian with zero means."""
-        return not (self.rising.any() or self.falling.any())
 
     def height(self, s: np.ndarray) -> np.ndarray:
         """h(s)."""
-        up, down = np.exp(s), np.exp(-s)
+        factor = np.exp(np.stack([s, -s]))
         # Factored so that an infinite exponential gives minus infinity, never NaN.
-        rising = up * (self.rising - 0.5 * self.rising_square * up)
-        falling = down * (self.falling - 0.5 * self.falling_square * down)
-        return np.asarray(rising + falling + self.count * s)
-
-    def curvature(self, s: np.ndarray) -> np.ndarray:
-        """Minus the second derivative of h."""
-        up, down = np.exp(s), np.exp(-s)
-        rising = up * (2 * self.rising_square * up - self.rising)
-        return np.asarray(rising + down * (2 * self.falling_square * down - self.falling))
+        parts = factor * (self.cross - 0.5 * self.square * factor)
+        return np.asarray(parts[0] + parts[1] + self.count * s)
 
     def slope(self, s: np.ndarray) -> np.ndarray:
         """The first derivative of h."""
-        up, down = np.exp(s), np.exp(-s)
-        rising = up * (self.rising - self.rising_square * up)
-        return np.asarray(rising + down * (self.falling_square * down - self.falling) + self.count)
+        factor = np.exp(np.stack([s, -s]))
+        flow = factor * (self.cross - self.square * factor)
+        return np.asarray(flow[0] - flow[1] + self.count)
+
+    def curvature(self, s: np.ndarray) -> np.ndarray:
+        """Minus the second derivative of h."""
+        factor = np.exp(np.stack([s, -s]))
+        return np.asarray((factor * (2 * self.square * factor - self.cross)).sum(0))
 
 
 def highest_point(fiber: Fiber) -> np.ndarray:
@@ -82,29 +72,23 @@ def log_integral(fiber: Fiber) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         points = _critical_points(balanced)
         top = _heights(balanced, points).max(axis=-1)
-        first = points[..., 0]
         # Three critical points are a peak, a valley and a peak; the valley is where to cut.
         twin = ~np.isnan(points[..., 2])
         valley = np.where(twin, points[..., 1], np.inf)
-        total = _around(balanced, first, -np.inf, valley, top)
+        total = _around(balanced, points[..., 0], -np.inf, valley, top)
         if twin.any():
-            last = np.where(twin, points[..., 2], first)
-            second = _around(balanced, last, np.where(twin, points[..., 1], -np.inf), np.inf, top)
+            second = _around(balanced, points[..., 2], valley, np.inf, top)
             total = np.where(twin, total + second, total)
     return np.asarray(np.log(total) + top + fiber.count * shift)
 
 
 def _balance(fiber: Fiber) -> tuple[np.ndarray, Fiber]:
     """Shift s so that both squares are equal: the numbers then have comparable sizes."""
-    shift = (np.log(fiber.falling_square) - np.log(fiber.rising_square)) / 4
-    square = np.exp((np.log(fiber.falling_square) + np.log(fiber.rising_square)) / 2)
-    return shift, Fiber(
-        rising_square=square,
-        rising=fiber.rising * np.exp(shift),
-        falling_square=square,
-        falling=fiber.falling * np.exp(-shift),
-        count=np.broadcast_to(np.asarray(fiber.count, dtype=np.float64), square.shape),
-    )
+    into, out = np.log(fiber.square)
+    shift, square = (out - into) / 4, np.exp((out + into) / 2)
+    count = np.broadcast_to(np.asarray(fiber.count, dtype=np.float64), square.shape)
+    cross = fiber.cross * np.exp(np.stack([shift, -shift]))
+    return shift, Fiber(np.stack([square, square]), cross, count)
 
 
 def _spread(fiber: Fiber) -> Fiber:
@@ -129,16 +113,16 @@ def _critical_points(fiber: Fiber) -> np.ndarray:
     With u = exp(s) these are the positive roots of
     -square u^4 + rising u^3 + count u^2 - falling u + square.
     """
-    square = fiber.rising_square
-    if fiber.centered:
+    square, (rising, falling) = fiber.square[0], fiber.cross
+    if not fiber.cross.any():
         # u^2 solves a quadratic equation; in logarithms neither root is lost to cancellation.
         single = np.arcsinh(fiber.count / (2 * square)) / 2
         missing = np.full(single.shape, np.nan)
         return np.stack([single, missing, missing], axis=-1)
     companion = np.zeros((*square.shape, 4, 4))
-    companion[..., 0, 0] = fiber.rising / square
+    companion[..., 0, 0] = rising / square
     companion[..., 0, 1] = fiber.count / square
-    companion[..., 0, 2] = -fiber.falling / square
+    companion[..., 0, 2] = -falling / square
     companion[..., 0, 3] = 1.0
     companion[..., [1, 2, 3], [0, 1, 2]] = 1.0
     roots = np.linalg.eigvals(companion)

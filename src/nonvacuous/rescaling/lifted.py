@@ -77,7 +77,7 @@ def lifted_kl(
         raise BadInput(f"draws must be at least 2 to give a standard error, got {draws!r}")
     check_covered(Q, P, groups)
     pairs = pairs_of(groups)
-    deep = _is_deep(pairs)
+    deep = pairs.deep
     if deep and samples < 2:
         raise BadInput(f"samples must be at least 2, got {samples!r}")
     best = rescale(Q, P, groups).log_scales if deep else best_log_scales(Q, P, pairs)
@@ -107,11 +107,6 @@ def lifted_kl(
         integrals="sampled" if deep else "exact",
         integral_error=integral_error,
     )
-
-
-def _is_deep(pairs: Pairs) -> bool:
-    """Whether some weight lies between two rescaled units."""
-    return bool((abs(pairs.ends).sum(axis=1) > 1).any())
 
 
 def _drawn(
@@ -165,10 +160,9 @@ def _fiber(
     The pairs are then those of a unit and an input, in the order of the units, and those of an
     output and a unit.
     """
-    into, out = slice(0, pairs.size), slice(pairs.size, 2 * pairs.size)
-    square, cross = pairs.along_orbits(distribution, weights, squares)
-    count = np.broadcast_to(pairs.count, (len(square), pairs.size))
-    return Fiber(square[:, into], cross[:, into], square[:, out], cross[:, out], count)
+    sums = pairs.along_orbits(distribution, weights, squares)
+    square, cross = (each.reshape(-1, 2, pairs.size).swapaxes(0, 1) for each in sums)
+    return Fiber(square, cross, pairs.count)
 
 
 def _gap_of_draws(
@@ -176,7 +170,7 @@ def _gap_of_draws(
 ) -> np.ndarray:
     """For each draw, ln of (density on its orbit under Q / the same under P), over all units."""
     own, other = (_fiber(each, pairs, weights) for each in (Q, P))
-    origin = np.zeros(own.rising.shape)
+    origin = np.zeros(own.square[0].shape)
     logs = [(each.height(origin) - log_integral(each)).sum(axis=1) for each in (own, other)]
     return np.asarray(logs[0] - logs[1])
 
@@ -207,7 +201,6 @@ def _laplace_gap(Q: DiagonalGaussian, P: DiagonalGaussian, pairs: Pairs) -> floa
         relative = (scale / prior_scale) ** 2
         distance = ((prior_mean - 2 * mean) / prior_scale) ** 2
         spreads.append((name, (relative * (distance + 2 * relative))[None]))
-    sums = pairs.sums(1, spreads)
-    variance = sums[:, : pairs.size] + sums[:, pairs.size : 2 * pairs.size]
+    variance = pairs.sums(1, spreads).reshape(2, pairs.size).sum(0)
     ratio = precision / prior_precision
     return float((np.log(ratio) - 1 + variance / prior_precision).sum() / 2)

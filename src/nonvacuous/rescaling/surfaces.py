@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -26,9 +26,7 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported
-
-if TYPE_CHECKING:
-    from nonvacuous.networks.scale_groups import ScaleGroups
+from nonvacuous.networks.scale_groups import ScaleGroups
 
 #: Degrees of freedom of the tails: heavy enough for exp(h), whose logarithm falls linearly on one
 #: side, and light enough that hundreds of coordinates together cost little.
@@ -50,6 +48,11 @@ class Pairs:
     ends: Any
     pair_of: Mapping[str, tuple[tuple[int, ...], np.ndarray]]
     count: np.ndarray
+
+    @property
+    def deep(self) -> bool:
+        """Whether some weight lies between two rescaled units."""
+        return bool((abs(self.ends).sum(axis=1) > 1).any())
 
     def sums(self, draws: int, parts: Iterable[tuple[str, np.ndarray]]) -> np.ndarray:
         """Tensors [draws, *shape] added up over the weights of each pair: [draws, pairs]."""
