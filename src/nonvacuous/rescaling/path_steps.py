@@ -117,21 +117,6 @@ def _layer(visit: Visit) -> Step:
     return Step(step.operands, visit.weight("bias").reshape(shape), bias.name)
 
 
-def _passes(visit: Visit) -> Step:
-    """Activations switch paths on or off, or dim them; they are not part of the product."""
-    return visit.through(lambda x: x)
-
-
-def _negative(visit: Visit) -> Step:
-    factor = visit.constant(-1.0)
-    return visit.through(lambda x: x * factor)
-
-
-def _reshape(visit: Visit) -> Step:
-    shape = (-1, *visit.node.shape[1:])
-    return visit.through(lambda x: x.reshape(shape))
-
-
 def _permute(visit: Visit) -> Step:
     kind = visit.node.kind
     names = ("dims",) if kind == "permute" else ("dim0", "dim1")
@@ -161,11 +146,6 @@ def _add(visit: Visit) -> Step:
         elif value != 0:
             raise refused(visit.node, f"it adds the number {value!r}, which no weight controls")
     return Step(tuple(operands), bias, name)
-
-
-def _extreme(visit: Visit) -> Step:
-    """One of the two passes: an edge to each."""
-    return Step(tuple((visit.operand(name), lambda x: x) for name in ("self", "other")))
 
 
 def _multiply(visit: Visit) -> Step:
@@ -281,12 +261,20 @@ _RULES: dict[str, Callable[[Visit], Step]] = {
     name: rule
     for names, rule in {
         "linear conv1d conv2d conv3d": _layer,
-        "relu leaky_relu dropout feature_dropout clone contiguous alias detach": _passes,
-        "neg": _negative,
-        "view reshape flatten _unsafe_view squeeze unsqueeze": _reshape,
+        # Activations switch paths on or off, or dim them; they are not part of the product.
+        "relu leaky_relu dropout feature_dropout clone contiguous alias detach": lambda visit: (
+            visit.through(lambda x: x)
+        ),
+        "neg": lambda visit: visit.through(partial(torch.mul, other=visit.constant(-1.0))),
+        "view reshape flatten _unsafe_view squeeze unsqueeze": lambda visit: visit.through(
+            lambda x: x.reshape(-1, *visit.node.shape[1:])
+        ),
         "permute transpose.int": _permute,
         "add sub": _add,
-        "maximum minimum": _extreme,
+        # One of the two passes: an edge to each.
+        "maximum minimum": lambda visit: Step(
+            tuple((visit.operand(name), lambda x: x) for name in ("self", "other"))
+        ),
         "mul div": _multiply,
         "cat": _concatenate,
         "pad constant_pad_nd": _pad,
