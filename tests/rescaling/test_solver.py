@@ -13,6 +13,7 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.rescaling.collapse import collapse
 from nonvacuous.rescaling.descending import Extrapolation, Limits, descend
+from nonvacuous.rescaling.reading import Reading
 from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale, total_nats
 from nonvacuous.rescaling.sweeps import Descent, Totals
 from tests.rescaling.hand_groups import ARCHITECTURES, HandGroups, Sketch, mlp, pinned
@@ -91,7 +92,7 @@ def test_no_move_goes_up(name: str, centered: bool) -> None:
     for spread in (0.5, 15.0):
         start = torch.from_numpy(rng.uniform(-spread, spread, groups.size))
         Watched.seen.clear()
-        descend(Watched(collapse(Q, P, groups), start), Limits(1e-13, 60))
+        descend(Watched(collapse(Reading.of(Q, P), groups), start), Limits(1e-13, 60))
         values = np.array(Watched.seen)
         assert len(values) > 5
         assert (np.diff(values) <= 1e-12 * np.abs(values[:-1])).all()
@@ -102,7 +103,7 @@ def test_no_move_goes_up(name: str, centered: bool) -> None:
 def test_one_limit_from_twenty_starts(name: str) -> None:
     groups = ARCHITECTURES[name]()
     Q, P = posterior(groups, seed=4), prior(groups, seed=4)
-    terms = collapse(Q, P, groups)
+    terms = collapse(Reading.of(Q, P), groups)
     expected = rescale(Q, P, groups, tolerance=1e-13)
     rng = np.random.default_rng(4)
     for _ in range(20):
@@ -203,7 +204,7 @@ def test_two_local_minima_exist_and_the_lower_one_is_returned() -> None:
     assert found.converged
     assert found.kl_after <= values[1:-1][inside].min()
     # From either side of the hump, a descent ends in one of the two.
-    terms = collapse(Q, P, groups)
+    terms = collapse(Reading.of(Q, P), groups)
     for point in (-7.0, -1.0, 0.0, 1.0, 3.0, 7.0):
         start = torch.tensor([point], dtype=torch.float64)
         end = descend(Descent(terms, start), Limits(1e-12, 500))

@@ -11,6 +11,7 @@ import torch
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.rescaling.collapse import collapse
+from nonvacuous.rescaling.reading import Reading
 from nonvacuous.rescaling.sweeps import Descent
 from nonvacuous.rescaling.terms import Collector, Matrix, Terms
 from tests.rescaling.hand_groups import ARCHITECTURES, Sketch, cnn, grouped, mlp, pinned
@@ -26,7 +27,7 @@ def test_value_and_derivative_are_those_of_the_full_tensors(name: str, centered:
     log_scales.requires_grad_()
     expected = kl_by_definition(Q, P, groups, log_scales)
     expected.backward()
-    whole = collapse(Q, P, groups)
+    whole = collapse(Reading.of(Q, P), groups)
     assert whole.centered == centered
     descent = Descent(whole, log_scales)
     assert descent.nats(descent.totals()) == pytest.approx(expected.item(), rel=1e-12)
@@ -39,7 +40,7 @@ def test_sums_stay_right_through_moves() -> None:
     for name in ("residual", "stream to stream", "grouped convolution", "cubed activation"):
         groups = ARCHITECTURES[name]()
         Q, P = posterior(groups, seed=12), prior(groups, seed=12, centered=False)
-        terms = collapse(Q, P, groups)
+        terms = collapse(Reading.of(Q, P), groups)
         descent = Descent(terms, torch.zeros(groups.size))
         for _ in range(3):
             descent.coarse_step(descent.totals())
@@ -94,7 +95,7 @@ def test_groups_that_share_no_weight_move_together() -> None:
 
 
 def collapse_of(groups) -> Terms:
-    return collapse(posterior(groups, seed=1), prior(groups, seed=1), groups)
+    return collapse(Reading.of(posterior(groups, seed=1), prior(groups, seed=1)), groups)
 
 
 def test_a_channel_that_nothing_touches_stays_where_it_is() -> None:
@@ -114,14 +115,14 @@ def test_squares_that_vanish_are_refused_by_name() -> None:
     means = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in groups.shapes.items()}
     Q = DiagonalGaussian.from_means(means, 1e-200)
     with pytest.raises(BadInput, match=r"'tensor0'.*at infinity"):
-        collapse(Q, DiagonalGaussian.from_means(means, 1.0), groups)
+        collapse(Reading.of(Q, DiagonalGaussian.from_means(means, 1.0)), groups)
 
 
 def test_a_log_scale_outside_all_groups_is_refused() -> None:
     groups = mlp(2, 2, 1)
     broken = dataclasses.replace(groups, size=3)
     with pytest.raises(BadInput, match="log-scale 2 belongs to no group"):
-        collapse(posterior(groups, seed=1), prior(groups, seed=1), broken)
+        collapse(Reading.of(posterior(groups, seed=1), prior(groups, seed=1)), broken)
 
 
 def test_collecting_repeated_channels() -> None:

@@ -31,8 +31,7 @@ class Sums:
 class Builder:
     """Turns the sums of tensors into terms, one for each combination of groups that they meet.
 
-    ``constants`` gathers for each tensor what no scale can change, and what the rounding error of
-    that is proportional to. Index -1 (pinned) belongs to group -1.
+    Index -1 (pinned) belongs to group -1.
     """
 
     def __init__(self, groups: ScaleGroups, device: torch.device) -> None:
@@ -48,25 +47,25 @@ class Builder:
                 "of them: take the groups from scale_groups(graph)"
             )
         self.terms: list[Term] = []
-        self.constants: dict[str, tuple[Tensor | float, Tensor | float]] = {}
 
-    def add(self, name: str, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
-        """Take in a tensor's sums over all axes but ``axes``, on which ``scales`` act."""
+    def add(self, name: str, sums: Sums, axes: list[int], scales: list[AxisScale]) -> Tensor:
+        """Take in a tensor's sums over all axes but ``axes``, on which ``scales`` act.
+
+        Returns what no scale can change, and what the rounding error of that is proportional to.
+        """
         self.name = name
-        self.constants[name] = (0.0, 0.0)
+        self.kept = torch.zeros(2, dtype=torch.float64, device=self.device)
         if len(scales) == 2 and not set(scales[0].axes) & set(scales[1].axes):
             self._add_matrix(sums, axes, scales)
         else:
             self._add_entries(sums, axes, scales)
+        return self.kept
 
     def _keep(self, sums: Sums) -> None:
         """A part that no scale can change."""
-        constant, size = self.constants[self.name]
-        squares = sums.squares.sum()
-        constant = constant + squares
+        self.kept += sums.squares.sum()
         if sums.products is not None:
-            constant = constant - 2 * sums.products.sum()
-        self.constants[self.name] = (constant, size + squares)
+            self.kept[0] -= 2 * sums.products.sum()
 
     def _add_matrix(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
         order = [axes.index(axis) for scale in scales for axis in scale.axes]

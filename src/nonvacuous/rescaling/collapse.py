@@ -3,49 +3,37 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 from nonvacuous.rescaling.assemble import Builder
-from nonvacuous.rescaling.reading import Number, Reading, row_sums
-from nonvacuous.rescaling.terms import Matrix, Side, Terms
+from nonvacuous.rescaling.reading import Reading, row_sums
+from nonvacuous.rescaling.sweeps import Descent
+from nonvacuous.rescaling.terms import Matrix, Terms
 
 
-def collapse(Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroups) -> Terms:
-    """The terms of the KL along the orbit of ``Q`` under ``groups``, relative to ``P``."""
-    return collapse_reading(Reading.of(Q, P), groups)
-
-
-def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
-    """What :func:`collapse` returns, for tensors that have been looked at before."""
+def collapse(reading: Reading, groups: ScaleGroups) -> Terms:
+    """The terms of the KL along the orbit of a posterior under ``groups``, relative to a prior."""
     device = reading.device
     builder = Builder(groups, device)
     counts, touched = np.zeros(groups.size), np.zeros(groups.size)
-    # A GPU is not asked for these before everything is under way.
-    asked: dict[tuple[str, str], Number] = {}
+    rows = []
     for name in reading.tensors:
         scales = [scale for scale in groups.exponents[name] if scale.moves]
         for scale in scales:
             _count(scale, math.prod(reading.shapes[name]), counts, touched)
         axes = sorted({axis for scale in scales for axis in scale.axes})
-        read = row_sums(reading, name, axes)
-        builder.add(name, read.sums, axes, scales)
-        asked[name, "low"], asked[name, "high"] = torch.aminmax(read.sums.squares)
-        asked[name, "pinned"], asked[name, "pinned size"] = builder.constants[name]
-        asked[name, "prior squares"] = read.prior_squares
-        asked[name, "log variances"], asked[name, "log sizes"] = read.log_variances, read.log_sizes
-    # All numbers on the processor, with one transfer for those that are elsewhere.
-    waiting = {key: value for key, value in asked.items() if isinstance(value, Tensor)}
-    answers = torch.stack(list(waiting.values())).tolist()
-    fetched: dict[tuple[str, str], Any] = asked | dict(zip(waiting, answers, strict=True))
-    for name in reading.tensors:
-        low, high = fetched[name, "low"], fetched[name, "high"]
+        sums, numbers = row_sums(reading, name, axes)
+        kept = builder.add(name, sums, axes, scales)
+        rows.append(torch.cat([torch.stack(torch.aminmax(sums.squares)), kept, numbers]))
+    # A GPU is asked once, when everything is under way.
+    columns = torch.stack(rows).cpu().numpy().T
+    lowest, highest, pinned, pinned_sizes, prior_squares, logs, log_sizes = columns
+    for name, low, high in zip(reading.tensors, lowest, highest, strict=True):
         if not (low > 0 and math.isfinite(high)):
             raise BadInput(
                 f"tensor {name!r}: (scale^2 + mean^2) / prior_scale^2 leaves the range of float64 "
@@ -53,8 +41,9 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
                 "posterior and prior scales nearer to each other"
             )
 
-    def each(*kinds: str) -> dict[str, float]:
-        return {n: sum(fetched.get((n, kind), 0.0) for kind in kinds) for n in reading.shapes}
+    def each(values: np.ndarray) -> dict[str, float]:
+        known = dict(zip(reading.tensors, values.tolist(), strict=True))
+        return dict.fromkeys(reading.shapes, 0.0) | known
 
     return Terms(
         starts=tuple(builder.starts),
@@ -63,13 +52,10 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
         counts=torch.from_numpy(counts).to(device),
         touched=torch.from_numpy(touched).to(device),
         weights={name: math.prod(shape) for name, shape in reading.shapes.items()},
-        remainders=each("pinned", "prior squares"),
-        log_variances=each("log variances"),
-        constant_sizes=each("pinned size", "prior squares", "log sizes"),
-        squares_range=(
-            min(fetched[name, "low"] for name in reading.tensors),
-            max(fetched[name, "high"] for name in reading.tensors),
-        ),
+        remainders=each(pinned + prior_squares),
+        log_variances=each(logs),
+        constant_sizes=each(pinned_sizes + prior_squares + log_sizes),
+        squares_range=(float(lowest.min()), float(highest.max())),
     )
 
 
@@ -153,26 +139,14 @@ def _term_sums(
 ) -> tuple[dict[str, float], dict[str, float], dict[str, int]]:
     """For each tensor, the sums over its terms of squares * r^2 and of products * r; and the
     length of the longest sum in which rounding errors may add up one by one."""
-    log_scales = torch.from_numpy(moves).to(terms.device)
-    known: dict[float, Tensor] = {}
-
-    def factor(side: Side, exponent: float) -> Tensor:
-        whole = exponent * side.power
-        if whole not in known:
-            known[whole] = torch.exp(whole * log_scales)
-        here = known[whole][terms.channels(side.group)]
-        return here if side.positions is None else here[side.positions]
-
+    point = Descent(terms, torch.from_numpy(moves))
     sums: list[Tensor] = []
-    for term in terms.terms:
+    for number, term in enumerate(terms.terms):
         for kind in term.kinds[:2]:
-            exponent = 2.0 if kind == "squares" else 1.0
-            first, *others = (factor(side, exponent) for side in term.sides)
-            seen = term.seen_from(0, others, kind=kind)
+            seen, own = point.seen_from(number, 0, kind), point.spread(term.sides[0], kind)
             # Not a dot product but for a matrix, whose rows were added up already: a sum of many
             # entries is taken in a tree, where errors hardly add up.
-            dense = isinstance(term, Matrix)
-            sums.append(torch.dot(seen, first) if dense else (seen * first).sum())
+            sums.append(torch.dot(seen, own) if isinstance(term, Matrix) else (seen * own).sum())
     values = iter(torch.stack(sums).tolist() if sums else ())
     squares, products = dict.fromkeys(terms.weights, 0.0), dict.fromkeys(terms.weights, 0.0)
     units = dict.fromkeys(terms.weights, 0)

@@ -21,7 +21,7 @@ from nonvacuous.distributions import DiagonalGaussian, ScaleGrid
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.collapse import collapse
 from nonvacuous.rescaling.descending import Descended, Limits, best_of_two, descend
-from nonvacuous.rescaling.reading import check_covered
+from nonvacuous.rescaling.reading import Reading, check_covered
 from nonvacuous.rescaling.solver import Rescaling, kl_along_orbit, total_nats
 from nonvacuous.rescaling.sweeps import Descent, Totals, minimize_exponentials
 from nonvacuous.rescaling.terms import Terms
@@ -139,7 +139,7 @@ class _Search:
         unit = DiagonalGaussian.from_means(means or zeros, 1.0)
         check_covered(Q, unit, groups)
         return _Search(
-            terms=collapse(Q, unit, groups),
+            terms=collapse(Reading.of(Q, unit), groups),
             grid=grid,
             sharing=tuple((name,) for name in Q.names) if per_tensor else (Q.names,),
             means=unit.means,

@@ -108,26 +108,13 @@ _ROWS = {"cpu": 1 << 16, "cuda": 1 << 25}
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _SCALES = (1e-60, 1e60)
 
-Number = Tensor | float  # a tensor where the device has not been asked yet
 
+def row_sums(reading: Reading, name: str, axes: list[int]) -> tuple[Sums, Tensor]:
+    """Sum one tensor over all axes but ``axes``; and three sums over all its weights.
 
-@dataclass(frozen=True, eq=False)
-class RowSums:
-    """The sums of one tensor, and three numbers over all its weights.
-
-    prior_squares   of (prior mean / prior scale)^2
-    log_variances   of ln(scale^2 / prior scale^2)
-    log_sizes       of the absolute values of the same logarithms
+    The three are those of (prior mean / prior scale)^2, of ln(scale^2 / prior scale^2), and of the
+    absolute values of the same logarithms.
     """
-
-    sums: Sums
-    prior_squares: Number
-    log_variances: Number
-    log_sizes: Number
-
-
-def row_sums(reading: Reading, name: str, axes: list[int]) -> RowSums:
-    """Sum one tensor over all axes but ``axes``."""
     scale, _, prior_scale = reading.numbers[name]
     leading = axes == list(range(len(axes))) and bool(axes)
     if (
@@ -142,7 +129,9 @@ def row_sums(reading: Reading, name: str, axes: list[int]) -> RowSums:
     return _any(reading, name, axes)
 
 
-def _uniform(reading: Reading, name: str, kept: int, scale: float, prior_scale: float) -> RowSums:
+def _uniform(
+    reading: Reading, name: str, kept: int, scale: float, prior_scale: float
+) -> tuple[Sums, Tensor]:
     """One scale, one prior scale, prior means zero: only the means have to be read."""
     shape, device = reading.shapes[name], reading.device
     rows, width = math.prod(shape[:kept]), math.prod(shape[kept:])
@@ -164,22 +153,18 @@ def _uniform(reading: Reading, name: str, kept: int, scale: float, prior_scale: 
     if device.type != "cpu":
         squares.mul_(precision).add_(width * variance)
     logarithm = 2 * math.log(scale / prior_scale) * math.prod(shape)
-    return RowSums(
-        sums=Sums(squares.view(shape[:kept]), None),
-        prior_squares=0.0,
-        log_variances=logarithm,
-        log_sizes=abs(logarithm),
-    )
+    numbers = torch.tensor([0.0, logarithm, abs(logarithm)], dtype=torch.float64, device=device)
+    return Sums(squares.view(shape[:kept]), None), numbers
 
 
-def _any(reading: Reading, name: str, axes: list[int]) -> RowSums:
+def _any(reading: Reading, name: str, axes: list[int]) -> tuple[Sums, Tensor]:
     """Any scales and any prior means, different for every weight."""
     shape, device = reading.shapes[name], reading.device
     summed = [axis for axis in range(len(shape)) if axis not in axes]
     kept = [shape[axis] for axis in axes]
     squares = torch.zeros(kept, dtype=torch.float64, device=device)
     products = None if reading.centered(name) else torch.zeros_like(squares)
-    prior_squares, logs, log_sizes = torch.zeros(3, dtype=torch.float64, device=device).unbind()
+    numbers = torch.zeros(3, dtype=torch.float64, device=device)
     for part, (mean, scale, prior_mean, prior_scale) in reading.chunks(name, axis=0):
         inverse = prior_scale.reciprocal()
         mean = mean * inverse
@@ -188,15 +173,15 @@ def _any(reading: Reading, name: str, axes: list[int]) -> RowSums:
             prior_mean = prior_mean * inverse
             products[target] += _sum_over(mean * prior_mean, summed)
             repeats = mean.numel() / prior_mean.numel()
-            prior_squares = prior_squares + prior_mean.square().sum() * repeats
+            numbers[0] += prior_mean.square().sum() * repeats
         variance = (scale * inverse).square()
         # A scale that is the same for all weights stands for all of them.
         repeats = mean.numel() / variance.numel()
         logarithm = variance.log()
-        logs = logs + logarithm.sum() * repeats
-        log_sizes = log_sizes + logarithm.abs_().sum() * repeats
+        numbers[1] += logarithm.sum() * repeats
+        numbers[2] += logarithm.abs_().sum() * repeats
         squares[target] += _sum_over(mean.square_().add_(variance), summed)
-    return RowSums(Sums(squares, products), prior_squares, logs, log_sizes)
+    return Sums(squares, products), numbers
 
 
 def _sum_over(values: Tensor, axes: list[int]) -> Tensor:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks.scale_groups import ScaleGroups
-from nonvacuous.rescaling.collapse import collapse, collapse_reading, collapsed_nats
-from nonvacuous.rescaling.descending import Limits, Progress, best_descent
+from nonvacuous.rescaling.collapse import collapse, collapsed_nats
+from nonvacuous.rescaling.descending import Descended, Limits, Progress, best_of_two, descend
 from nonvacuous.rescaling.reading import Reading, check_covered, workplace
 from nonvacuous.rescaling.sweeps import Descent
 from nonvacuous.rescaling.terms import Terms
@@ -194,8 +194,12 @@ def rescale(
         nats = orbit_nats(reading, groups, unmoved)
         total = total_nats(nats)
         return Rescaling(unmoved, total, total, MappingProxyType(nats), 0.0, 0, True)
-    terms = collapse_reading(reading, groups)
-    descent = best_descent(terms, limits)
+    terms = collapse(reading, groups)
+
+    def run(start: Tensor, phase: str) -> Descended:
+        return descend(Descent(terms, start), limits, phase=phase)
+
+    descent = best_of_two(run, terms, limits)
     log_scales = descent.log_scales.cpu().numpy()
     # The collapsed sums tell both, unless so much cancels that the tensors must be read again.
     before = collapsed_nats(terms, groups, unmoved)
@@ -242,7 +246,7 @@ def polished(
     best = groups.checked(log_scales)
     if groups.size == 0:
         return best
-    terms = collapse(Q, P, groups)
+    terms = collapse(Reading.of(Q, P), groups)
     slope, curvature = _derivatives(terms, best)
     for _ in range(_NEWTON_STEPS):
         moved = best - _newton_step(terms, best, slope, curvature)

@@ -201,7 +201,7 @@ class Descent:
                 if block.coupled:
                     self._sums[kind][term] = self._total(term, kind)
                 else:
-                    own = self._spread(self.terms.terms[term].sides[side], kind)
+                    own = self.spread(self.terms.terms[term].sides[side], kind)
                     self._sums[kind][term] = torch.dot(values, own)
 
     def _move(self, steps: Tensor) -> None:
@@ -229,7 +229,7 @@ class Descent:
             for kind in term.kinds:
                 if kind == "magnitudes" and not block.coupled:
                     continue
-                values = self._seen_from(contact.term, contact.side, kind)
+                values = self.seen_from(contact.term, contact.side, kind)
                 key = (kind, where.power)
                 if key not in gathered:
                     gathered[key] = torch.zeros_like(self.log_scales)
@@ -249,20 +249,21 @@ class Descent:
         split = negative if block.coupled else None
         return ChannelSums(known["squares"], products, counts, block.reach, split), seen
 
-    def _seen_from(self, number: int, side: int, kind: str) -> Tensor:
+    def seen_from(self, number: int, side: int, kind: str) -> Tensor:
+        """For each row of a side, the sum of its term without the row's own factor."""
         term = self.terms.terms[number]
         others = term.sides[:side] + term.sides[side + 1 :]
-        values = term.seen_from(side, [self._spread(other, kind) for other in others], kind=kind)
+        values = term.seen_from(side, [self.spread(other, kind) for other in others], kind=kind)
         precision = self._precisions[term.tensor]
         return values if precision == 1 else precision * values
 
     def _total(self, number: int, kind: str) -> Tensor:
         if kind not in self.terms.terms[number].kinds:
             return torch.zeros((), dtype=torch.float64, device=self.terms.device)
-        own = self._spread(self.terms.terms[number].sides[0], kind)
-        return torch.dot(self._seen_from(number, 0, kind), own)
+        own = self.spread(self.terms.terms[number].sides[0], kind)
+        return torch.dot(self.seen_from(number, 0, kind), own)
 
-    def _spread(self, side: Side, kind: str) -> Tensor:
+    def spread(self, side: Side, kind: str) -> Tensor:
         """The factors of a group, one for each row of the term that it touches."""
         factor = self._factor(_EXPONENT[kind] * side.power)[self.terms.channels(side.group)]
         return factor if side.positions is None else factor[side.positions]
