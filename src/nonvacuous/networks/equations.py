@@ -87,23 +87,23 @@ class Equations:
 
     def require_rows(self, rows: Iterable[Iterable[tuple[int, Power]]], *, reason: str = "") -> int:
         """Each row of (label, power) sums to 0. Returns how many of these are news."""
-        return sum(self._require_row(row, reason) for row in rows)
-
-    def _require_row(self, row: Iterable[tuple[int, Power]], reason: str) -> int:
-        unknown = [(label, power) for label, power in row if label != PINNED]
-        total = combined((power, self.resolve(label)) for label, power in unknown)
-        if not total:
-            return 0
-        # The newest unknown is the one to express: what was there first names the group.
-        newest = max(total)
-        pivot = total.pop(newest)
-        if not total:
-            pinned = [label for label, _ in unknown if not self.resolve(label)]
-            causes = (self._reasons.get(label, "") for label in pinned)
-            self._reasons[newest] = next(filter(None, causes), reason)
-        parts = total.items()
-        self._solved[newest] = {free: plain(Fraction(-factor, pivot)) for free, factor in parts}
-        return 1
+        news = 0
+        for row in rows:
+            unknown = [(label, power) for label, power in row if label != PINNED]
+            total = combined((power, self.resolve(label)) for label, power in unknown)
+            if not total:
+                continue
+            # The newest unknown is the one to express: what was there first names the group.
+            newest = max(total)
+            pivot = total.pop(newest)
+            if not total:
+                pinned = [label for label, _ in unknown if not self.resolve(label)]
+                causes = (self._reasons.get(label, "") for label in pinned)
+                self._reasons[newest] = next(filter(None, causes), reason)
+            parts = total.items()
+            self._solved[newest] = {free: plain(Fraction(-factor, pivot)) for free, factor in parts}
+            news += 1
+        return news
 
     def _substituted(self, label: int, known: Combination) -> Combination:
         for other in known:
@@ -120,15 +120,15 @@ class Equations:
 # is a version of that sentence.
 
 
-class Constraints:
+class Constraints(Equations):
     """Equations between the scales of tensors.
 
     A weight that has unknowns along several axes is described twice: a constant can be moved from
     one axis to another. The first constraint on such a weight settles that constant.
     """
 
-    def __init__(self, equations: Equations) -> None:
-        self.equations = equations
+    def __init__(self) -> None:
+        super().__init__()
         self._settled: set[str] = set()
 
     def pin(self, scale: LogScale, *, reason: str) -> int:
@@ -147,12 +147,12 @@ class Constraints:
         dependent = [term for term in scale.terms if term.axes & named]
         for part in connected(dependent):
             if self._is_unsettled(scale) and all(term.axes <= named for term in part):
-                self.equations.require_zero(part)
+                self.require_zero(part)
                 self._settled.add(scale.weight)
                 continue
             first = [_first(term, named) for term in part]
             minus = [Term(-term.power, term.labels, term.axes) for term in first]
-            self.equations.require_zero([*part, *minus], reason=reason)
+            self.require_zero([*part, *minus], reason=reason)
         terms = tuple(_first(term, named) if term.axes & named else term for term in scale.terms)
         return LogScale(scale.shape, terms, scale.weight)
 
@@ -182,11 +182,15 @@ class Constraints:
         kept = [term for term in terms if not term.axes & summed]
         for part in connected([term for term in terms if term.axes & summed]):
             if unsettled:
-                self.equations.require_zero(part)
+                self.require_zero(part)
                 continue
-            common = self._common_factor(part, summed)
-            self.equations.require_zero([*part, Term(-1, common.labels, common.axes)])
-            kept.append(common)
+            # One new unknown for every position on the axes that are not summed.
+            axes = frozenset().union(*(term.axes for term in part)) - summed
+            across = np.broadcast_shapes(*(term.labels.shape for term in part))
+            common = [size if k in axes else 1 for k, size in enumerate(across)]
+            labels = self.fresh(int(np.prod(common))).reshape(common)
+            self.require_zero([*part, Term(-1, labels, axes)])
+            kept.append(Term(1, labels, axes))
         self._settled.update(scale.weight for scale in unsettled)
         return LogScale(shape, tuple(kept)).arranged([names.index(name) for name in result])
 
@@ -199,23 +203,15 @@ class Constraints:
         rest: list[Term] = []
         for k, part in enumerate(parts):
             if k == len(parts) - 1:
-                news += self.equations.require_zero([*part, *rest], reason=reason)
+                news += self.require_zero([*part, *rest], reason=reason)
             elif unsettled:
-                news += self.equations.require_zero(part, reason=reason)
+                news += self.require_zero(part, reason=reason)
             else:
                 dimensions = part[0].labels.ndim
-                label = self.equations.fresh(1).reshape((1,) * dimensions)
-                news += self.equations.require_zero([*part, Term(-1, label, frozenset())])
+                label = self.fresh(1).reshape((1,) * dimensions)
+                news += self.require_zero([*part, Term(-1, label, frozenset())])
                 rest.append(Term(1, label, frozenset()))
         return news
-
-    def _common_factor(self, part: Sequence[Term], summed: set[int]) -> Term:
-        """One new unknown for every position on the axes of these terms that are not summed."""
-        axes = frozenset().union(*(term.axes for term in part)) - summed
-        shape = np.broadcast_shapes(*(term.labels.shape for term in part))
-        sizes = [size if k in axes else 1 for k, size in enumerate(shape)]
-        labels = self.equations.fresh(int(np.prod(sizes))).reshape(sizes)
-        return Term(1, labels, axes)
 
     def _is_unsettled(self, scale: LogScale) -> bool:
         return bool(scale.weight) and len(scale.terms) > 1 and scale.weight not in self._settled

@@ -136,10 +136,10 @@ class LayerGraph:
         raise KeyError(name)
 
     def __str__(self) -> str:
-        rows = [
-            (n.name, n.layer or "-", n.op, _sizes(n.shape), ", ".join(n.parameters) or "-")
-            for n in self.nodes
-        ]
+        rows = []
+        for n in self.nodes:
+            sizes = "x".join(map(str, n.shape)) or "one number"
+            rows.append((n.name, n.layer or "-", n.op, sizes, ", ".join(n.parameters) or "-"))
         lines = [table(("node", "layer", "operator", "shape", "weights"), rows)]
         lines += [f"one weight under several names: {', '.join(names)}" for names in self.ties]
         if self.support:
@@ -153,7 +153,3 @@ def _references(arguments: tuple[Argument, ...]) -> Iterator[Reference]:
             yield argument
         elif isinstance(argument, tuple):
             yield from _references(argument)
-
-
-def _sizes(shape: Shape) -> str:
-    return "x".join(map(str, shape)) or "one number"

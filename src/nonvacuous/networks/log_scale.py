@@ -17,6 +17,8 @@ import numpy as np
 from nonvacuous.networks.layer_graph import Shape
 
 Power = int | Fraction
+Block = tuple[list[int], list[int]]
+"""Axes, and those that take their place when a tensor is reshaped."""
 PINNED = 0
 """The label of everything that keeps the factor 1."""
 
@@ -141,26 +143,23 @@ class LogScale:
 
     def reshape(self, shape: Sequence[int]) -> LogScale:
         """Rearranged in memory order: merged axes list every pair of positions."""
-        blocks = _blocks(self.shape, tuple(shape))
-        terms = tuple(_reshaped(t, self.shape, tuple(shape), blocks) for t in self.terms)
-        return LogScale(tuple(shape), terms, self.weight)
+        return self._regrouped(tuple(shape), _blocks(self.shape, tuple(shape)))
+
+    def _regrouped(
+        self, shape: Shape, blocks: Sequence[Block], *, keep: Iterable[int] = ()
+    ) -> LogScale:
+        terms = tuple(_reshaped(t, self.shape, shape, blocks, set(keep)) for t in self.terms)
+        return LogScale(shape, terms, self.weight)
 
     def split(self, axis: int, sizes: Sequence[int]) -> LogScale:
         """One axis seen as several; what depended on it depends on each, also one of size 1."""
-        axis = self.axis(axis)
-        sizes = tuple(sizes)
-        added = len(sizes) - 1
-        parts = set(range(axis, axis + len(sizes)))
-        terms = []
-        for t in self.terms:
-            own = sizes if t.labels.shape[axis] > 1 else (1,) * len(sizes)
-            labels = t.labels.reshape((*t.labels.shape[:axis], *own, *t.labels.shape[axis + 1 :]))
-            axes = {a + added * (a > axis) for a in t.axes if a != axis}
-            axes |= parts if axis in t.axes else set()
-            single = {a for a in axes if labels.shape[a] == 1}
-            terms.append(_compressed(Term(t.power, labels, frozenset(axes)), keep=single))
+        axis, added = self.axis(axis), len(sizes) - 1
+        parts = range(axis, axis + len(sizes))
+        blocks = [([a], [a + added * (a > axis)]) for a in range(self.dimensions)]
+        blocks[axis] = ([axis], [*parts])
+        single = [part for part, size in zip(parts, sizes, strict=True) if size == 1]
         shape = (*self.shape[:axis], *sizes, *self.shape[axis + 1 :])
-        return LogScale(shape, tuple(terms), self.weight)
+        return self._regrouped(shape, blocks, keep=single)
 
     def repeat_along(self, axis: int, times: int) -> LogScale:
         """Every position along an axis repeated, neighbors together."""
@@ -221,9 +220,9 @@ def _merged(terms: Sequence[Term]) -> tuple[Term, ...]:
     return tuple(term for term in merged if term.power != 0)
 
 
-def _blocks(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
+def _blocks(old: Shape, new: Shape) -> list[Block]:
     """The finest pairing of runs of old axes with runs of new axes of the same total size."""
-    blocks: list[tuple[list[int], list[int]]] = []
+    blocks: list[Block] = []
     i = j = 0
     while i < len(old) or j < len(new):
         if i < len(old) and j < len(new) and old[i] == new[j]:
@@ -247,14 +246,11 @@ def _blocks(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
     return blocks
 
 
-def _reshaped(
-    term: Term, old: Shape, new: Shape, blocks: list[tuple[list[int], list[int]]]
-) -> Term:
+def _reshaped(term: Term, old: Shape, new: Shape, blocks: Sequence[Block], keep: set[int]) -> Term:
     """Spread the labels over every block of axes on which they depend, then regroup them."""
     spread = list(term.labels.shape)
     target = [1] * len(new)
     axes: set[int] = set()
-    keep: set[int] = set()
     for left, right in blocks:
         if not term.axes & set(left):
             continue

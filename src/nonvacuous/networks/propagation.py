@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nonvacuous.networks.equations import Constraints, Equations
-from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference, Shape, Support
+from nonvacuous.networks.equations import Constraints
+from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference, Support
 from nonvacuous.networks.log_scale import LogScale, Term
-from nonvacuous.networks.operators.registry import Layout, Passage, along, lookup, per_axis
+from nonvacuous.networks.operators.registry import Layout, Passage, lookup, per_axis
 
 UNKNOWN_REMEDY = (
     "The scales beside it stay at 1, so the function is kept; say how a scale passes it with "
@@ -42,8 +42,7 @@ class Propagation:
 
     def __init__(self, graph: LayerGraph, frozen: Iterable[str] = ()) -> None:
         self.graph = graph
-        self.equations = Equations()
-        self.constraints = Constraints(self.equations)
+        self.equations = Constraints()
         self.weights: dict[str, LogScale] = {}
         self.births: list[Birth] = []
         self.support: tuple[Support, ...] = ()
@@ -70,12 +69,6 @@ class Propagation:
             self.weights[name] = LogScale(shape, tuple(terms), name)
         return self.weights[name]
 
-    def unknown_scale(self, shape: Shape, axis: int) -> LogScale:
-        """A scale along one axis about which nothing is known."""
-        axes, numbers = along(shape, (axis,))
-        labels = self.equations.fresh(shape[axis])[numbers]
-        return LogScale(shape, (Term(1, labels, frozenset(axes)),))
-
     def value(self, reference: Reference) -> tuple[LogScale, ...]:
         """The scales of what a reference stands for."""
         if reference.kind == "node":
@@ -97,12 +90,13 @@ class Propagation:
             returned = rule(passage)
             result = [returned] if isinstance(returned, LogScale) else list(returned)
         # Results of which nothing is said, such as positions of maxima, do not scale.
-        result += [LogScale(shape) for shape in node.shapes[len(result) :]]
-        for scale, floating in zip(result, node.floating, strict=False):
+        result += [LogScale(())] * (len(node.shapes) - len(result))
+        for scale, floating in zip(result, node.floating, strict=True):
             if not floating:
                 passage.pin(scale, "whole numbers do not scale")
         self.support += tuple(entry for entry in passage.support if entry not in self.support)
-        self._values[node.name] = tuple(result)
+        pairs = zip(result, node.shapes, strict=True)
+        self._values[node.name] = tuple(scale.broadcast_to(shape) for scale, shape in pairs)
 
 
 def propagate(graph: LayerGraph, *, frozen: Sequence[str] = ()) -> Propagation:
@@ -112,5 +106,5 @@ def propagate(graph: LayerGraph, *, frozen: Sequence[str] = ()) -> Propagation:
         propagation.visit(node)
     for reference in graph.outputs:
         for scale in propagation.value(reference):
-            propagation.constraints.pin(scale, reason="it is what the network returns")
+            propagation.equations.pin(scale, reason="it is what the network returns")
     return propagation

@@ -134,10 +134,13 @@ class ScaleGroups:
         return scales
 
     def __str__(self) -> str:
-        rows = [
-            (g.name, str(g.size), f"{g.start}..{g.start + g.size - 1}", ", ".join(_touched(g)))
-            for g in self.groups
-        ]
+        rows = []
+        for g in self.groups:
+            touched = (
+                f"{name} [{','.join(map(str, a))}] ^{power:g}" for name, a, power in g.tensors
+            )
+            positions = f"{g.start}..{g.start + g.size - 1}"
+            rows.append((g.name, str(g.size), positions, ", ".join(touched)))
         lines = [table(("group", "scales", "positions", "weights [axis] ^power"), rows)]
         lines.append(f"free: {self.size}, in groups: {len(self.groups)}")
         untouched = [name for name, entries in self.exponents.items() if not entries]
@@ -147,12 +150,6 @@ class ScaleGroups:
             width = max(len(entry.what) for entry in self.pinned)
             lines += ["kept at 1:", *(f"  {p.what:<{width}}  {p.reason}" for p in self.pinned)]
         return "\n".join(lines)
-
-
-def _touched(group: Group) -> list[str]:
-    return [
-        f"{name} [{','.join(map(str, axes))}] ^{power:g}" for name, axes, power in group.tensors
-    ]
 
 
 # Move a network along its scales: other weights, the same function.

@@ -164,6 +164,7 @@ def _groups(
         (layer if layers.count(layer) == 1 else parameter) if born else "common factor"
         for layer, (parameter, born, _) in zip(layers, runs, strict=True)
     ]
+    times = [names[: k + 1].count(name) for k, name in enumerate(names)]
     stops = np.cumsum([size for _, _, size in runs], dtype=np.int64)
     tensors: list[list[tuple[str, tuple[int, ...], float]]] = [[] for _ in runs]
     for weight, entries in exponents.items():
@@ -173,7 +174,7 @@ def _groups(
                 tensors[run].append((weight, entry.axes, entry.power))
     return tuple(
         Group(
-            name=_distinct(names[k], k, names),
+            name=names[k] if names.count(names[k]) == 1 else f"{names[k]} ({times[k]})",
             start=int(stops[k]) - size,
             size=size,
             tensors=tuple(tensors[k]),
@@ -181,10 +182,6 @@ def _groups(
         )
         for k, (_, _, size) in enumerate(runs)
     )
-
-
-def _distinct(name: str, k: int, names: Sequence[str]) -> str:
-    return name if names.count(name) == 1 else f"{name} ({names[: k + 1].count(name)})"
 
 
 def _owner_layer(parameter: str) -> str:

@@ -21,7 +21,7 @@ def _gain(passage: Passage, *, per_channel: bool) -> LogScale:
     scales = [passage.scale(name) for name in names]
     for _ in range(len(passage.shape) - 2 if per_channel else 0):
         scales = [scale.unsqueeze(scale.dimensions) for scale in scales]
-    return LogScale(passage.shape, passage.tie(*scales).broadcast_to(passage.shape).terms)
+    return passage.tie(*scales)
 
 
 @register_operator(*aten("layer_norm rms_norm group_norm instance_norm"))
@@ -84,5 +84,4 @@ def embedding(passage: Passage) -> LogScale:
     passage.pin(passage.scale("indices"), "an index does not scale")
     if passage.has("per_sample_weights"):
         passage.pin(passage.scale("per_sample_weights"), "weights of a bag do not scale")
-    scale = passage.constant(passage.scale("weight"), [0]).select(0, 0).broadcast_to(passage.shape)
-    return LogScale(passage.shape, scale.terms)
+    return passage.constant(passage.scale("weight"), [0]).select(0, 0)

@@ -20,17 +20,14 @@ def degree_one(passage: Passage) -> LogScale:
 
     Dropout and randomized ReLU are here because capture refuses them in training mode.
     """
-    argument = next(iter(passage.node.arguments))
-    scale = passage.scale(argument)
-    is_view = passage.node.kind in ("clone", "contiguous", "detach", "alias")
-    return LogScale(passage.shape, scale.terms, scale.weight if is_view else "")
+    return passage.scale(next(iter(passage.node.arguments)))
 
 
 @register_operator("aten.prelu")
 def prelu(passage: Passage) -> LogScale:
     """The slopes multiply, so they must keep their values; the input passes."""
     passage.pin(passage.scale("weight"), "a slope keeps its value")
-    return LogScale(passage.shape, passage.scale("self").terms)
+    return passage.scale("self")
 
 
 @register_operator(
@@ -51,7 +48,7 @@ def clamp(passage: Passage) -> LogScale:
     bounds = [passage.attribute(name) for name in ("min", "max", "threshold", "value")]
     if any(bound not in (None, 0) for bound in bounds):
         return not_homogeneous(passage)
-    return LogScale(passage.shape, passage.scale("self").terms)
+    return passage.scale("self")
 
 
 @register_operator(*aten("add sub rsub maximum minimum fmax fmin"))
@@ -62,10 +59,10 @@ def add(passage: Passage) -> LogScale:
     return passage.tie(passage.scale("self"), passage.scale("other"))
 
 
-@register_operator("aten.mul")
-def multiply(passage: Passage) -> LogScale:
-    """Scales multiply: a gate that does not scale lets the value's scale pass."""
-    return passage.scale("self").times(passage.scale("other"))
+# Scales multiply: a gate that does not scale lets the value's scale pass.
+register_operator("aten.mul")(lambda p: p.scale("self").times(p.scale("other")))
+# A sign does not notice a positive factor.
+register_operator("aten.sign", "aten.sgn")(lambda p: LogScale(p.shape))
 
 
 @register_operator("aten.div")
@@ -85,12 +82,6 @@ def power(passage: Passage) -> LogScale:
     if not isinstance(exponent, int | float):
         return not_homogeneous(passage)
     return passage.scale("self").power(exponent)
-
-
-@register_operator("aten.sign", "aten.sgn")
-def sign(passage: Passage) -> LogScale:
-    """A sign does not notice a positive factor."""
-    return LogScale(passage.shape)
 
 
 @register_operator("aten.gt", "aten.ge", "aten.lt", "aten.le", "aten.eq", "aten.ne")
@@ -116,8 +107,7 @@ def where(passage: Passage) -> LogScale:
         for name in ("self", "other")
         if passage.has(name) or passage.attribute(name) not in _SCALE_FREE
     ]
-    scale = passage.tie(*scales) if scales else LogScale(())
-    return LogScale(passage.shape, scale.broadcast_to(passage.shape).terms)
+    return passage.tie(*scales) if scales else LogScale(())
 
 
 @register_operator("aten.masked_fill")
@@ -126,7 +116,7 @@ def masked_fill(passage: Passage) -> LogScale:
     passage.pin(passage.scale("mask"), "a mask does not scale")
     if passage.has("value") or passage.attribute("value") not in _SCALE_FREE:
         return not_homogeneous(passage)
-    return LogScale(passage.shape, passage.scale("self").broadcast_to(passage.shape).terms)
+    return passage.scale("self")
 
 
 @register_operator("aten.to", "aten._to_copy", "aten.type_as")
@@ -134,8 +124,7 @@ def convert(passage: Passage) -> LogScale:
     """Another number format keeps the scale, unless it keeps whole numbers only."""
     if not passage.node.floating[0]:
         return not_homogeneous(passage)
-    scale = passage.scale("self")
-    return LogScale(passage.shape, scale.terms, scale.weight)
+    return passage.scale("self")
 
 
 @register_operator(

@@ -54,13 +54,10 @@ def reduce(passage: Passage) -> LogScale:
         return LogScale(passage.shape)
     for axis in reversed(axes):
         scale = scale.take(axis, [0]) if kept else scale.select(axis, 0)
-    return LogScale(passage.shape, () if "arg" in passage.node.kind else scale.terms)
+    return LogScale(passage.shape) if "arg" in passage.node.kind else scale
 
 
-@register_operator("aten.cumsum")
-def running_sum(passage: Passage) -> LogScale:
-    scale = passage.constant(passage.scale("self"), passage.integers("dim"))
-    return LogScale(passage.shape, scale.terms)
+register_operator("aten.cumsum")(lambda p: p.constant(p.scale("self"), p.integers("dim")))
 
 
 # Operators that move channels into space and back.
@@ -108,5 +105,4 @@ def gated_linear_unit(passage: Passage) -> LogScale:
         "the gate goes through a sigmoid",
         "The scales of the gate stay at 1, those of the value pass; a ReLU gate would free both",
     )
-    value = scale.take(axis, np.arange(half))
-    return LogScale(passage.shape, value.terms)
+    return scale.take(axis, np.arange(half))

@@ -9,7 +9,7 @@ import numpy as np
 
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.layer_graph import Argument, Node, Reference, Shape, Support
-from nonvacuous.networks.log_scale import LogScale
+from nonvacuous.networks.log_scale import LogScale, Term
 
 if TYPE_CHECKING:
     from nonvacuous.networks.propagation import Propagation
@@ -30,11 +30,9 @@ class Passage:
         self.node = node
         self.support: tuple[Support, ...] = ()
         self._propagation = propagation
-        self._constraints = propagation.constraints
+        self._constraints = propagation.equations
         #: The scale of a sum of products: ``product([(x, "bi"), (w, "oi")], "bo")`` is linear.
-        self.product = propagation.constraints.product
-        #: A scale about which nothing is known, for zeros: 0 times anything is 0.
-        self.fresh = propagation.unknown_scale
+        self.product = propagation.equations.product
 
     @property
     def shape(self) -> Shape:
@@ -95,6 +93,12 @@ class Passage:
         references = [item for item in items if isinstance(item, Reference)]
         return [scale for item in references for scale in self._propagation.value(item)]
 
+    def fresh(self, shape: Shape, axis: int) -> LogScale:
+        """A scale along one axis about which nothing is known, for zeros: 0 times anything is 0."""
+        axes, numbers = along(shape, (axis,))
+        labels = self._constraints.fresh(shape[axis])[numbers]
+        return LogScale(shape, (Term(1, labels, frozenset(axes)),))
+
     def tie(self, *scales: LogScale) -> LogScale:
         """These tensors are added or compared elementwise: they must scale alike. Returns their
         common scale."""
@@ -139,7 +143,7 @@ class Passage:
         """Of the result, from the scale of its first axes."""
         while scale.dimensions < len(self.shape):
             scale = scale.unsqueeze(scale.dimensions)
-        return LogScale(self.shape, scale.broadcast_to(self.shape).terms)
+        return scale
 
 
 def per_axis(shape: Sequence[int]) -> Layout:
@@ -177,10 +181,10 @@ def register_operator(*names: str, replace: bool = False) -> Callable[[AnyRule],
               "mylibrary.myoperator.default"; "aten.relu" stands for all its overloads
     replace   allow a rule that is there already to be replaced
 
-    The decorated function gets a :class:`Passage` and returns the scale of the result (several
-    for an operator with several results). It must state a truth: whenever the arguments are
-    multiplied by factors with these logarithms, the result is multiplied by the returned one. Test
-    it with :func:`nonvacuous.networks.preservation_error`.
+    The decorated function gets a :class:`Passage` and returns the scale of the result, or one that
+    broadcasts to it (several for an operator with several results). It must state a truth: whenever
+    the arguments are multiplied by factors with these logarithms, the result is multiplied by the
+    returned one. Test it with :func:`nonvacuous.networks.preservation_error`.
     """
     if not names:
         raise BadInput("register_operator: give at least one operator name, as in aten.relu")

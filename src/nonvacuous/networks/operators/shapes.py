@@ -86,7 +86,7 @@ _MOVES: dict[str, Callable[[Passage, LogScale], LogScale | list[LogScale]]] = {
     "movedim": lambda p, x: _move(x, p.integers("source"), p.integers("destination")),
     "squeeze": _squeeze,
     "unsqueeze": lambda p, x: x.unsqueeze(p.integer("dim")),
-    "expand expand_as broadcast_to": lambda p, x: x.broadcast_to(p.shape),
+    "expand expand_as broadcast_to": lambda p, x: x,
     "select.int": lambda p, x: x.select(p.integer("dim"), p.integer("index")),
     "slice": lambda p, x: x.take(p.integer("dim"), _sliced(p, x.shape[p.integer("dim")])),
     "narrow": _narrow,
@@ -99,7 +99,7 @@ _MOVES: dict[str, Callable[[Passage, LogScale], LogScale | list[LogScale]]] = {
     "repeat_interleave.self_int": _repeat_interleave,
     # Real and imaginary part will be mixed by multiplication: they scale alike.
     "view_as_complex": lambda p, x: p.constant(x, [-1]).select(-1, 0),
-    "view_as_real": lambda p, x: x.unsqueeze(x.dimensions).broadcast_to(p.shape),
+    "view_as_real": lambda p, x: x.unsqueeze(x.dimensions),
 }
 for _names, _rule in _MOVES.items():
     register_operator(*aten(_names))(lambda p, rule=_rule: rule(p, p.scale("self")))
@@ -184,7 +184,7 @@ def index(passage: Passage) -> LogScale:
     side = picked[0] if neighbors else 0
     for _ in range(len(passage.shape) - scale.dimensions):
         scale = scale.unsqueeze(side)
-    return LogScale(passage.shape, scale.broadcast_to(passage.shape).terms)
+    return scale
 
 
 @register_operator("aten.index_select")
@@ -192,15 +192,12 @@ def index_select(passage: Passage) -> LogScale:
     """Which positions are taken is not known here, so they must all scale alike."""
     passage.pin(passage.scale("index"), "an index does not scale")
     axis = passage.integer("dim")
-    scale = passage.constant(passage.scale("self"), [axis])
-    return LogScale(passage.shape, scale.take(axis, [0]).terms)
+    return passage.constant(passage.scale("self"), [axis]).take(axis, [0])
 
 
-@register_operator("aten.copy", "aten.fill")
-def overwrite(passage: Passage) -> LogScale:
-    """The result is the new content."""
-    name = "src" if "src" in passage.node.arguments else "value"
-    return LogScale(passage.shape, passage.scale(name).broadcast_to(passage.shape).terms)
+# The result is the new content.
+register_operator("aten.copy")(lambda p: p.scale("src"))
+register_operator("aten.fill")(lambda p: p.scale("value"))
 
 
 @register_operator("aten.slice_scatter", "aten.select_scatter")
