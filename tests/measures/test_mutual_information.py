@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nonvacuous.measures.correlation import bootstrap_weights
-from nonvacuous.measures.mutual_information import (
+from nonvacuous.measures.correlation_summary import (
     conditions_of,
     least_information,
     normalized_information,

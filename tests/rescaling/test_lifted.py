@@ -15,12 +15,13 @@ from scipy.stats import norm
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.rescaling.fibers import (
+from nonvacuous.rescaling.lifted import (
     Fiber,
+    best_log_scales,
     highest_point,
+    lifted_kl,
     log_integral,
 )
-from nonvacuous.rescaling.lifted import best_log_scales, lifted_kl
 from nonvacuous.rescaling.solver import push, rescale
 from nonvacuous.rescaling.surfaces import Pairs, Surface, pairs_of
 from tests.examples import some

@@ -79,20 +79,6 @@ def _bound(errors: int, kl_nats: float, examples: int) -> float:
     )
 
 
-def best_certificate(subject: Subject, *, rescaled: bool) -> float:
-    """The smallest bound of all noise scales.
-
-    A scale whose bound would be no better even if the network made no error is not tried: sampling
-    is what takes time.
-    """
-    examples, best = len(subject.examples[1]), 1.0
-    kls = {noise: complexity(subject, noise, rescaled=rescaled) for noise in NOISES}
-    for noise, kl_nats in sorted(kls.items(), key=lambda entry: entry[1]):
-        if _bound(0, kl_nats, examples) < best:
-            best = min(best, certificate(subject, noise, kl_nats, rescaled=rescaled))
-    return best
-
-
 def _register(name: str, *, rescaled: bool) -> None:
     where = "smallest along the orbit" if rescaled else "in the given gauge"
     noise = "flatness-balanced" if rescaled else "flatness-isotropic"
@@ -123,7 +109,13 @@ def _register(name: str, *, rescaled: bool) -> None:
     )
     def bound(subject: Subject) -> float:
         subject.check_covered()
-        return best_certificate(subject, rescaled=rescaled)
+        examples, best = len(subject.examples[1]), 1.0
+        kls = {noise: complexity(subject, noise, rescaled=rescaled) for noise in NOISES}
+        for noise, kl_nats in sorted(kls.items(), key=lambda entry: entry[1]):
+            # Sampling takes time: not where the bound would be no better without any error.
+            if _bound(0, kl_nats, examples) < best:
+                best = min(best, certificate(subject, noise, kl_nats, rescaled=rescaled))
+        return best
 
 
 _register("kl", rescaled=False)

@@ -66,12 +66,6 @@ _BARTLETT = "Bartlett, Foster and Telgarsky (2017), Theorem 1.1, without ln(widt
 _NEYSHABUR = "Neyshabur, Bhojanapalli and Srebro (2018), Theorem 1, without depth and width"
 
 
-def _log_input_norm(subject: Subject) -> float:
-    """ln of the root of the mean squared length of an input."""
-    squares = subject.examples[0].flatten(1).square().sum(1).mean()
-    return 0.5 * math.log(float(squares)) if float(squares) > 0 else -math.inf
-
-
 def _relative(norm: LogNorm, power: float) -> Callable[[Subject, Sequence[Tensor]], float]:
     """ln of Π s (Σ (norm of the distance / s)^power)^(1 / power), s spectral norms."""
 
@@ -107,7 +101,9 @@ def _register_divided(
     def divided(subject: Subject) -> Value:
         margin = math.log(margin_of(subject))
         norms = log_norms(subject, differences(subject) if moved else subject.layers)
-        return Value.of_log(norms + _log_input_norm(subject) - margin)
+        square = float(subject.examples[0].flatten(1).square().sum(1).mean())
+        inputs = 0.5 * math.log(square) if square > 0 else -math.inf
+        return Value.of_log(norms + inputs - margin)
 
 
 _bartlett, _neyshabur = _relative(log_two_one, 2 / 3), _relative(log_frobenius, 2)

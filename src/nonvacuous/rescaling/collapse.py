@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -10,10 +12,9 @@ from torch import Tensor
 
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
-from nonvacuous.rescaling.assemble import Builder
-from nonvacuous.rescaling.reading import Reading, row_sums
+from nonvacuous.rescaling.reading import Reading, Sums, row_sums
 from nonvacuous.rescaling.sweeps import Descent
-from nonvacuous.rescaling.terms import Matrix, Terms
+from nonvacuous.rescaling.terms import Collector, Matrix, Side, Term, Terms
 
 
 def collapse(reading: Reading, groups: ScaleGroups) -> Terms:
@@ -157,3 +158,196 @@ def _term_sums(
         length = sum(term.squares.shape) if isinstance(term, Matrix) else 0
         units[term.tensor] = max(units[term.tensor], length)
     return squares, products, units
+
+
+# Terms out of the sums of one tensor: which channels meet in it, group by group.
+
+
+class Builder:
+    """Turns the sums of tensors into terms, one for each combination of groups that they meet.
+
+    Index -1 (pinned) belongs to group -1.
+    """
+
+    def __init__(self, groups: ScaleGroups, device: torch.device) -> None:
+        self.device = device
+        self.starts = [group.start for group in groups.groups]
+        self.sizes = [group.size for group in groups.groups]
+        self.group_of = np.full(groups.size + 1, -1, dtype=np.int64)
+        for number, group in enumerate(groups.groups):
+            self.group_of[group.start : group.start + group.size] = number
+        for missing in np.flatnonzero(self.group_of[:-1] < 0):
+            raise BadInput(
+                f"log-scale {missing} belongs to no group; the groups must cover all {groups.size} "
+                "of them: take the groups from scale_groups(graph)"
+            )
+        self.terms: list[Term] = []
+
+    def add(self, name: str, sums: Sums, axes: list[int], scales: list[AxisScale]) -> Tensor:
+        """Take in a tensor's sums over all axes but ``axes``, on which ``scales`` act.
+
+        Returns what no scale can change, and what the rounding error of that is proportional to.
+        """
+        self.name = name
+        self.kept = torch.zeros(2, dtype=torch.float64, device=self.device)
+        if len(scales) == 2 and not set(scales[0].axes) & set(scales[1].axes):
+            self._add_matrix(sums, axes, scales)
+        else:
+            self._add_entries(sums, axes, scales)
+        return self.kept
+
+    def _keep(self, sums: Sums) -> None:
+        """A part that no scale can change."""
+        self.kept += sums.squares.sum()
+        if sums.products is not None:
+            self.kept[0] -= 2 * sums.products.sum()
+
+    def _add_matrix(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
+        order = [axes.index(axis) for scale in scales for axis in scale.axes]
+        flat = [np.asarray(scale.index).reshape(-1) for scale in scales]
+        matrix = sums.map(lambda t: t.permute(order).reshape(len(flat[0]), len(flat[1])))
+        for row_group, rows in self._split(flat[0]):
+            for column_group, columns in self._split(flat[1]):
+                part = matrix.map(partial(_block, rows=rows, columns=columns))
+                self._add_block(
+                    part,
+                    (flat[0][rows], flat[1][columns]),
+                    (row_group, column_group),
+                    (scales[0].power, scales[1].power),
+                )
+
+    def _split(self, index: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        """Places of an index by group; -1 for those that are pinned."""
+        owner = self.group_of[index]
+        return [(int(group), np.flatnonzero(owner == group)) for group in np.unique(owner)]
+
+    def _add_block(
+        self,
+        sums: Sums,
+        index: tuple[np.ndarray, np.ndarray],
+        owners: tuple[int, int],
+        powers: tuple[float, float],
+    ) -> None:
+        """A block whose rows lie in one group and whose columns lie in one group."""
+        if owners[0] == owners[1] != -1:
+            # The same channel may be on both sides: leave it to the entries, which merge it.
+            height, width = len(index[0]), len(index[1])
+            spread = np.stack([np.repeat(index[0], width), np.tile(index[1], height)])
+            same = np.flatnonzero(spread[0] == spread[1])
+            if len(same):
+                chosen = torch.from_numpy(same).to(self.device)
+                self._add_flat(sums.map(lambda t: t.reshape(-1)[chosen]), spread[:, same], powers)
+                sums = sums.map(lambda t: t.reshape(-1).index_fill(0, chosen, 0.0).view(t.shape))
+        sides = []
+        for axis in (0, 1):
+            if owners[axis] < 0:
+                sums = sums.map(partial(torch.sum, dim=axis, keepdim=True))
+                continue
+            channels = index[axis] - self.starts[owners[axis]]
+            sums, distinct = self._merge(sums, channels, axis)
+            sides.append(self._side(distinct + self.starts[owners[axis]], powers[axis]))
+        if len(sides) == 2:
+            self._append(Matrix, sums.map(Tensor.contiguous), sides)
+        elif sides:
+            self._append(Term, sums.map(Tensor.flatten), sides)
+        else:
+            self._keep(sums)
+
+    def _merge(self, sums: Sums, channels: np.ndarray, axis: int) -> tuple[Sums, np.ndarray]:
+        """Sum the rows (or columns) that belong to the same channel; channels come out sorted."""
+        distinct, counts = np.unique(channels, return_counts=True)
+        repeats = int(counts[0])
+        if np.array_equal(channels, np.repeat(distinct, repeats)):
+            shape = (len(distinct), repeats)
+
+            def fold(t: Tensor) -> Tensor:
+                split = (*shape, t.shape[1]) if axis == 0 else (t.shape[0], *shape)
+                return t.reshape(split).sum(axis + 1)
+
+            return sums if repeats == 1 else sums.map(fold), distinct
+        collector = Collector.of(channels, self.device)
+
+        def gather(t: Tensor) -> Tensor:
+            return collector.collect(t) if axis == 0 else collector.collect(t.T).T
+
+        return sums.map(gather), distinct
+
+    def _append(self, kind: type[Term], sums: Sums, sides: Sequence[Side]) -> None:
+        self.terms.append(kind(self.name, tuple(sides), sums.squares, sums.products))
+
+    def _add_entries(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
+        """Any number of scales on any axes: one entry for each element of the summed tensor."""
+        if not scales:
+            self._keep(sums)
+            return
+        shape = tuple(sums.squares.shape)
+        absent = tuple(axis for axis in range(axes[-1]) if axis not in axes)
+        spread = [scale.spread(axes[-1] + 1).squeeze(absent) for scale in scales]
+        index = np.stack([np.broadcast_to(each, shape).reshape(-1) for each in spread])
+        self._add_flat(sums.map(Tensor.flatten), index, [scale.power for scale in scales])
+
+    def _add_flat(self, sums: Sums, index: np.ndarray, powers: Sequence[float]) -> None:
+        """Entries with one index per scale, in rows: split by pattern, merge repeats, and keep."""
+        for pattern, positions in _patterns(index, self.group_of):
+            chosen = torch.from_numpy(positions).to(self.device)
+            part = sums.map(partial(torch.index_select, dim=0, index=chosen))
+            total: dict[int, float] = {}
+            for label, power in zip(pattern, powers, strict=True):
+                if label >= 0:
+                    total[label] = total.get(label, 0.0) + float(power)
+            live = [label for label, power in total.items() if power != 0]
+            if not live:
+                self._keep(part)
+                continue
+            kept = index[live][:, positions]
+            first, inverse = _distinct(kept)
+            if not np.array_equal(inverse, np.arange(len(inverse))):
+                part = part.map(Collector.of(inverse, self.device).collect)
+            rows = zip(kept[:, first], live, strict=True)
+            self._append(Term, part, [self._side(row, total[label]) for row, label in rows])
+
+    def _side(self, index: np.ndarray, power: float) -> Side:
+        """Of channels of one group, one for each row or entry."""
+        group = int(self.group_of[index[0]])
+        channels = index - self.starts[group]
+        if np.array_equal(channels, np.arange(self.sizes[group])):
+            return Side(group=group, power=power, positions=None)
+        unique = len(np.unique(channels)) == len(channels)
+        return Side(
+            group=group,
+            power=power,
+            positions=torch.from_numpy(channels).to(self.device),
+            collector=None if unique else Collector.of(channels, self.device),
+        )
+
+
+def _block(values: Tensor, *, rows: np.ndarray, columns: np.ndarray) -> Tensor:
+    return _select(_select(values, rows).T, columns).T
+
+
+def _select(values: Tensor, rows: np.ndarray) -> Tensor:
+    """Rows of a matrix, as a view where they are all of them or lie side by side."""
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first + 1 == len(rows):
+        return values[first : last + 1]
+    return values[torch.from_numpy(rows).to(values.device)]
+
+
+def _patterns(index: np.ndarray, group_of: np.ndarray) -> list[tuple[tuple[int, ...], np.ndarray]]:
+    """Entries that are alike: same groups on all sides, and the same sides on one channel.
+
+    A pattern labels every side: -1 where it is pinned, else the number of the first side that
+    is on the same channel. Entries of one pattern lie in the same group on every side.
+    """
+    labels = np.where(index < 0, -1, (index[:, None] == index).argmax(axis=0))
+    first, inverse = _distinct(np.concatenate([labels, group_of[index]]))
+    return [
+        (tuple(int(label) for label in labels[:, column]), np.flatnonzero(inverse == kind))
+        for kind, column in enumerate(first)
+    ]
+
+
+def _distinct(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each distinct column first occurs, and for every column which of them it is."""
+    _, first, inverse = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    return first, inverse.reshape(-1)

@@ -24,7 +24,6 @@ from nonvacuous.rescaling.descending import Descended, Limits, best_of_two, desc
 from nonvacuous.rescaling.reading import Reading, check_covered
 from nonvacuous.rescaling.solver import Rescaling, kl_along_orbit, total_nats
 from nonvacuous.rescaling.sweeps import Descent, Totals, minimize_exponentials
-from nonvacuous.rescaling.terms import Terms
 
 _ROUNDS = 20
 # Neighboring amounts of noise differ in their KL by far more than this part of it.
@@ -70,7 +69,7 @@ def rescale_with_prior_scales(
     ``start``, log-scales known to be good, saves most of the way: the search goes on from there
     alone. For a zero-mean prior it ends where it would have ended anyway.
     """
-    search = _Search.of(Q, prior_means, groups, grid, per_tensor, Limits(tolerance, 1000))
+    search = _Search(Q, prior_means, groups, grid, per_tensor, Limits(tolerance, 1000))
     unmoved = search.choose(search.terms.unmoved)
     end = search.best(start)
     scales: Mapping[str, float] = end.prior_scales
@@ -108,7 +107,7 @@ def rough_rescaling(
 
     Good for comparing posteriors, at a fraction of the cost; not rounded and never to be quoted.
     """
-    search = _Search.of(Q, prior_means, groups, grid, per_tensor, Limits(_ROUGH, 100))
+    search = _Search(Q, prior_means, groups, grid, per_tensor, Limits(_ROUGH, 100))
     if start is None or len(grid) == 1 or groups.size == 0:
         end = search.best(start)
         return end.nats, end.log_scales.cpu().numpy()
@@ -116,35 +115,24 @@ def rough_rescaling(
     return search.nats(near, search.choose(near)), near.cpu().numpy()
 
 
-@dataclass(frozen=True, eq=False)
 class _Search:
     """The joint problem: terms collapsed against a prior of scale one, and who shares a scale."""
 
-    terms: Terms
-    grid: ScaleGrid
-    sharing: tuple[tuple[str, ...], ...]
-    means: Mapping[str, Tensor]
-    limits: Limits
-
-    @staticmethod
-    def of(
+    def __init__(
+        self,
         Q: DiagonalGaussian,
         means: Mapping[str, Tensor] | None,
         groups: ScaleGroups,
         grid: ScaleGrid,
         per_tensor: bool,
         limits: Limits,
-    ) -> _Search:
+    ) -> None:
         zeros = {name: torch.zeros_like(mean) for name, mean in Q.means.items()}
         unit = DiagonalGaussian.from_means(means or zeros, 1.0)
         check_covered(Q, unit, groups)
-        return _Search(
-            terms=collapse(Reading.of(Q, unit), groups),
-            grid=grid,
-            sharing=tuple((name,) for name in Q.names) if per_tensor else (Q.names,),
-            means=unit.means,
-            limits=limits,
-        )
+        self.terms = collapse(Reading.of(Q, unit), groups)
+        self.sharing = tuple((name,) for name in Q.names) if per_tensor else (Q.names,)
+        self.grid, self.means, self.limits = grid, unit.means, limits
 
     def best(self, start: np.ndarray | None) -> Descended:
         """From one start if it is known, else from where the problem asks for."""

@@ -7,7 +7,7 @@ asked once is asked here: on a GPU every question of the processor costs a wait.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,6 @@ from torch import Tensor
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.gaussian import check_same_tensors
 from nonvacuous.networks.scale_groups import ScaleGroups
-from nonvacuous.rescaling.assemble import Sums
 
 # A chunk and its handful of temporaries stay in a processor's cache; a GPU wants large ones.
 _CHUNK = {"cpu": 1 << 15, "cuda": 1 << 24}
@@ -107,6 +106,19 @@ _ROWS = {"cpu": 1 << 16, "cuda": 1 << 25}
 # division by a squared prior scale between these two they still do.
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _SCALES = (1e-60, 1e60)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Squares and products of a tensor, summed over the axes that no scale touches."""
+
+    squares: Tensor
+    products: Tensor | None
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Sums:
+        """The same change applied to the squares and, where there are any, to the products."""
+        products = None if self.products is None else change(self.products)
+        return Sums(change(self.squares), products)
 
 
 def row_sums(reading: Reading, name: str, axes: list[int]) -> tuple[Sums, Tensor]:

@@ -112,7 +112,7 @@ class Descent:
         self.log_scales = log_scales.detach().to(terms.device, torch.float64)
         self._precisions = dict.fromkeys(terms.weights, 1.0)
         self._factors: dict[float, Tensor] = {}
-        self._known_sums: dict[str, list[Tensor]] = {}
+        self._known_sums: dict[str, Tensor] = {}
         self.set_precisions(precisions or {})
 
     def set_precisions(self, precisions: Mapping[str, float]) -> None:
@@ -133,10 +133,8 @@ class Descent:
 
     def totals(self) -> Totals:
         """The sums of every term at the current point."""
-        sums = [value for values in self._sums.values() for value in values]
-        numbers = torch.stack(sums).cpu().numpy() if sums else np.zeros(0)
-        squares, products = numbers[: len(self.terms.terms)], numbers[len(self.terms.terms) :]
-        return Totals(squares, products if len(products) else np.zeros(len(self.terms.terms)))
+        squares, *products = torch.stack([*self._sums.values()]).cpu().numpy()
+        return Totals(squares, products[0] if products else np.zeros(len(squares)))
 
     def nats(self, totals: Totals) -> float:
         """The KL at the current point: good for steering, not rounded for quoting."""
@@ -179,15 +177,14 @@ class Descent:
         """Add one number to the log-scales of each group."""
         if not shift.any():
             return
-        sums_before = self._sums
+        sums = self._sums
         spread = np.zeros(self.terms.size)
         for group, move in enumerate(shift):
             spread[self.terms.channels(group)] = move
         self._move(torch.from_numpy(spread).to(self.terms.device))
         by_term = torch.from_numpy(self.terms.exponents @ shift).to(self.terms.device)
-        for kind, sums in sums_before.items():
-            changed = torch.stack(sums) * torch.exp(_EXPONENT[kind] * by_term)
-            sums_before[kind] = list(changed.unbind())
+        for kind in sums:
+            sums[kind] = sums[kind] * torch.exp(_EXPONENT[kind] * by_term)
 
     def sweep(self) -> None:
         """Move every channel once, block by block, and bring the sums of terms up to date."""
@@ -211,12 +208,12 @@ class Descent:
     # -- inside -------------------------------------------------------------------------------
 
     @property
-    def _sums(self) -> dict[str, list[Tensor]]:
+    def _sums(self) -> dict[str, Tensor]:
         """The sums of every term, by kind: found when first asked for, then kept up to date."""
         if not self._known_sums:
             for kind in ("squares",) if self.terms.centered else ("squares", "products"):
                 sums = [self._total(number, kind) for number in range(len(self.terms.terms))]
-                self._known_sums[kind] = sums
+                self._known_sums[kind] = torch.stack(sums) if sums else self.terms.unmoved[:0]
         return self._known_sums
 
     def _channel_sums(self, block: Block) -> tuple[ChannelSums, list[tuple[int, int, str, Tensor]]]:
