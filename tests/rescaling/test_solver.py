@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -341,3 +342,22 @@ def test_on_a_gpu_with_one_scale_for_all_weights(name: str) -> None:
     assert there.kl_after == pytest.approx(full, rel=1e-11)
     again = rescale(Q.to("cuda"), P.to("cuda"), groups)
     np.testing.assert_array_equal(again.log_scales, there.log_scales)
+
+
+@pytest.mark.parametrize("value", [1.0165276527404785, 1.2697867155075073])
+def test_the_kl_of_a_very_wide_layer_is_not_below_the_true_one(value: float) -> None:
+    """A million equal weights: where they are added one by one, all errors go the same way."""
+    groups = mlp(1_000_000, 1, 1, bias=False)
+    Q = DiagonalGaussian.from_means(
+        {name: torch.full(shape, value) for name, shape in groups.shapes.items()}, 0.7
+    )
+    P = DiagonalGaussian.from_means(
+        {name: torch.zeros(shape) for name, shape in groups.shapes.items()}, 1.0
+    )
+    with mpmath.workdps(40):
+        mean, scale = (
+            mpmath.mpf(float(tensors[next(iter(groups.shapes))][0, 0]))
+            for tensors in (Q.means, Q.scales)
+        )
+        exact = (scale**2 + mean**2 - 1 - 2 * mpmath.log(scale)) / 2 * 1_000_001
+        assert mpmath.mpf(rescale(Q, P, groups).kl_before) >= exact

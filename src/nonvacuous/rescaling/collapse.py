@@ -13,7 +13,6 @@ from torch import Tensor
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 from nonvacuous.rescaling.reading import Reading, Sums, row_sums
-from nonvacuous.rescaling.sweeps import Descent
 from nonvacuous.rescaling.terms import Collector, Matrix, Side, Term, Terms
 
 
@@ -30,10 +29,10 @@ def collapse(reading: Reading, groups: ScaleGroups) -> Terms:
         axes = sorted({axis for scale in scales for axis in scale.axes})
         sums, numbers = row_sums(reading, name, axes)
         kept = builder.add(name, sums, axes, scales)
-        rows.append(torch.cat([torch.stack(torch.aminmax(sums.squares)), kept, numbers]))
+        rows.append(torch.stack([*torch.aminmax(sums.squares), kept, *numbers]))
     # A GPU is asked once, when everything is under way.
     columns = torch.stack(rows).cpu().numpy().T
-    lowest, highest, pinned, pinned_sizes, prior_squares, logs, log_sizes = columns
+    lowest, highest, pinned, prior_squares, logs = columns
     for name, low, high in zip(reading.tensors, lowest, highest, strict=True):
         if not (low > 0 and math.isfinite(high)):
             raise BadInput(
@@ -55,8 +54,6 @@ def collapse(reading: Reading, groups: ScaleGroups) -> Terms:
         weights={name: math.prod(shape) for name, shape in reading.shapes.items()},
         remainders=each(pinned + prior_squares),
         log_variances=each(logs),
-        constant_sizes=each(pinned_sizes + prior_squares + log_sizes),
-        squares_range=(float(lowest.min()), float(highest.max())),
     )
 
 
@@ -67,97 +64,6 @@ def _count(scale: AxisScale, weights: int, counts: np.ndarray, touched: np.ndarr
     times = np.bincount(index[index >= 0], minlength=len(counts)) * repeats
     counts += scale.power * times
     touched += abs(scale.power) * times
-
-
-# The KL of every tensor out of the collapsed sums, never below the true value.
-#
-# The collapsed sums determine the KL at every point of the orbit, so the weights themselves need
-# not be read again. The price is cancellation: where posterior and prior nearly agree, large sums
-# leave a small difference. The rounding error is bounded here and added; where it would be felt,
-# nothing is returned, and the caller reads the full tensors (:mod:`nonvacuous.rescaling.solver`).
-#
-# With ``r`` the factor of a weight, twice the KL of a tensor is
-#
-#     sum of squares * r^2  -  2 * sum of products * r  +  remainder
-#       -  number of weights  -  sum of ln(scale^2 / prior_scale^2)  -  2 * sum of ln r.
-
-_EPSILON = float(np.finfo(np.float64).eps)
-# A relative error above this is felt.
-_ALLOWED = 1e-10
-# Between these, products of a square with two factors neither overflow nor lose digits.
-_SQUARES = (1e-200, 1e200)
-_LOG_FACTOR = 230.0
-
-
-def collapsed_nats(terms: Terms, groups: ScaleGroups, moves: np.ndarray) -> dict[str, float] | None:
-    """KL(Q moved by ``moves`` || P) for each tensor, rounded up; None where too much cancels."""
-    powers = [abs(side.power) for term in terms.terms for side in term.sides]
-    reach = max(powers, default=0.0) * float(np.abs(moves).max(initial=0.0))
-    low, high = terms.squares_range
-    if 2 * reach > _LOG_FACTOR or low < _SQUARES[0] or high > _SQUARES[1]:
-        return None
-    squares, products, units = _term_sums(terms, moves)
-    padded = np.append(moves, 0.0)  # the last entry is what a pinned position (-1) points at
-    nats: dict[str, float] = {}
-    errors = 0.0
-    for name, weights in terms.weights.items():
-        if not weights:
-            nats[name] = 0.0
-            continue
-        logs = log_size = 0.0
-        for scale in groups.exponents[name] if reach else ():
-            chosen = padded[scale.index]
-            repeats = weights // chosen.size
-            logs += scale.power * float(chosen.sum()) * repeats
-            log_size += abs(scale.power) * float(np.abs(chosen).sum()) * repeats
-        met = squares[name]
-        twice = math.fsum(
-            (
-                met,
-                -2 * products[name],
-                terms.remainders[name],
-                -float(weights),
-                -terms.log_variances[name],
-                -2 * logs,
-            )
-        )
-        # Twice the sum of |products * r| is at most the sum of squares * r^2 and of the squared
-        # prior means.
-        size = 2 * (met + terms.constant_sizes[name] + log_size) + weights
-        error = (256 + 32 * reach + units[name]) * _EPSILON * size
-        total = twice / 2 + error
-        if not math.isfinite(total):
-            return None
-        nats[name] = math.nextafter(total, math.inf) if total > 0 else 0.0
-        errors += error
-    if errors > _ALLOWED * math.fsum(nats.values()):
-        return None
-    return nats
-
-
-def _term_sums(
-    terms: Terms, moves: np.ndarray
-) -> tuple[dict[str, float], dict[str, float], dict[str, int]]:
-    """For each tensor, the sums over its terms of squares * r^2 and of products * r; and the
-    length of the longest sum in which rounding errors may add up one by one."""
-    point = Descent(terms, torch.from_numpy(moves))
-    sums: list[Tensor] = []
-    for number, term in enumerate(terms.terms):
-        for kind in term.kinds[:2]:
-            seen, own = point.seen_from(number, 0, kind), point.spread(term.sides[0], kind)
-            # Not a dot product but for a matrix, whose rows were added up already: a sum of many
-            # entries is taken in a tree, where errors hardly add up.
-            sums.append(torch.dot(seen, own) if isinstance(term, Matrix) else (seen * own).sum())
-    values = iter(torch.stack(sums).tolist() if sums else ())
-    squares, products = dict.fromkeys(terms.weights, 0.0), dict.fromkeys(terms.weights, 0.0)
-    units = dict.fromkeys(terms.weights, 0)
-    for term in terms.terms:
-        squares[term.tensor] += next(values)
-        if term.products is not None:
-            products[term.tensor] += next(values)
-        length = sum(term.squares.shape) if isinstance(term, Matrix) else 0
-        units[term.tensor] = max(units[term.tensor], length)
-    return squares, products, units
 
 
 # Terms out of the sums of one tensor: which channels meet in it, group by group.
@@ -186,10 +92,10 @@ class Builder:
     def add(self, name: str, sums: Sums, axes: list[int], scales: list[AxisScale]) -> Tensor:
         """Take in a tensor's sums over all axes but ``axes``, on which ``scales`` act.
 
-        Returns what no scale can change, and what the rounding error of that is proportional to.
+        Returns what no scale can change.
         """
         self.name = name
-        self.kept = torch.zeros(2, dtype=torch.float64, device=self.device)
+        self.kept = torch.zeros((), dtype=torch.float64, device=self.device)
         if len(scales) == 2 and not set(scales[0].axes) & set(scales[1].axes):
             self._add_matrix(sums, axes, scales)
         else:
@@ -200,7 +106,7 @@ class Builder:
         """A part that no scale can change."""
         self.kept += sums.squares.sum()
         if sums.products is not None:
-            self.kept[0] -= 2 * sums.products.sum()
+            self.kept -= 2 * sums.products.sum()
 
     def _add_matrix(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
         order = [axes.index(axis) for scale in scales for axis in scale.axes]

@@ -122,10 +122,9 @@ class Sums:
 
 
 def row_sums(reading: Reading, name: str, axes: list[int]) -> tuple[Sums, Tensor]:
-    """Sum one tensor over all axes but ``axes``; and three sums over all its weights.
+    """Sum one tensor over all axes but ``axes``; and two sums over all its weights.
 
-    The three are those of (prior mean / prior scale)^2, of ln(scale^2 / prior scale^2), and of the
-    absolute values of the same logarithms.
+    The two are those of (prior mean / prior scale)^2 and of ln(scale^2 / prior scale^2).
     """
     scale, _, prior_scale = reading.numbers[name]
     leading = axes == list(range(len(axes))) and bool(axes)
@@ -165,7 +164,7 @@ def _uniform(
     if device.type != "cpu":
         squares.mul_(precision).add_(width * variance)
     logarithm = 2 * math.log(scale / prior_scale) * math.prod(shape)
-    numbers = torch.tensor([0.0, logarithm, abs(logarithm)], dtype=torch.float64, device=device)
+    numbers = torch.tensor([0.0, logarithm], dtype=torch.float64, device=device)
     return Sums(squares.view(shape[:kept]), None), numbers
 
 
@@ -176,7 +175,7 @@ def _any(reading: Reading, name: str, axes: list[int]) -> tuple[Sums, Tensor]:
     kept = [shape[axis] for axis in axes]
     squares = torch.zeros(kept, dtype=torch.float64, device=device)
     products = None if reading.centered(name) else torch.zeros_like(squares)
-    numbers = torch.zeros(3, dtype=torch.float64, device=device)
+    numbers = torch.zeros(2, dtype=torch.float64, device=device)
     for part, (mean, scale, prior_mean, prior_scale) in reading.chunks(name, axis=0):
         inverse = prior_scale.reciprocal()
         mean = mean * inverse
@@ -189,9 +188,7 @@ def _any(reading: Reading, name: str, axes: list[int]) -> tuple[Sums, Tensor]:
         variance = (scale * inverse).square()
         # A scale that is the same for all weights stands for all of them.
         repeats = mean.numel() / variance.numel()
-        logarithm = variance.log()
-        numbers[1] += logarithm.sum() * repeats
-        numbers[2] += logarithm.abs_().sum() * repeats
+        numbers[1] += variance.log().sum() * repeats
         squares[target] += _sum_over(mean.square_().add_(variance), summed)
     return Sums(squares, products), numbers
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks.scale_groups import ScaleGroups
-from nonvacuous.rescaling.collapse import collapse, collapsed_nats
+from nonvacuous.rescaling.collapse import collapse
 from nonvacuous.rescaling.descending import Descended, Limits, Progress, best_of_two, descend
 from nonvacuous.rescaling.reading import Reading, check_covered, workplace
 from nonvacuous.rescaling.sweeps import Descent
@@ -190,10 +190,10 @@ def rescale(
     check_covered(Q, P, groups)
     unmoved = np.zeros(groups.size)
     reading = Reading.of(Q, P)
+    before = orbit_nats(reading, groups, unmoved)
     if groups.size == 0:
-        nats = orbit_nats(reading, groups, unmoved)
-        total = total_nats(nats)
-        return Rescaling(unmoved, total, total, MappingProxyType(nats), 0.0, 0, True)
+        total = total_nats(before)
+        return Rescaling(unmoved, total, total, MappingProxyType(before), 0.0, 0, True)
     terms = collapse(reading, groups)
 
     def run(start: Tensor, phase: str) -> Descended:
@@ -201,11 +201,7 @@ def rescale(
 
     descent = best_of_two(run, terms, limits)
     log_scales = descent.log_scales.cpu().numpy()
-    # The collapsed sums tell both, unless so much cancels that the tensors must be read again.
-    before = collapsed_nats(terms, groups, unmoved)
-    after = collapsed_nats(terms, groups, log_scales) if before is not None else None
-    if before is None or after is None:
-        before, after = (orbit_nats(reading, groups, moves) for moves in (unmoved, log_scales))
+    after = orbit_nats(reading, groups, log_scales)
     if not total_nats(after) < total_nats(before):
         # Already at the best point up to rounding: stay.
         log_scales, after = unmoved, before

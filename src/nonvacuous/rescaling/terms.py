@@ -179,9 +179,7 @@ class Terms:
     weights out), ``touched[v]`` adds up ``|power|``. For each tensor, ``weights`` is the number
     of its weights, ``remainders`` the part of its squared distance from the prior means (in prior
     scales) that no scale can change, and ``log_variances`` the sum of ln(scale^2 / prior_scale^2):
-    with these three the sum of the terms becomes the KL itself. ``constant_sizes`` is what the
-    rounding error of the last two is proportional to; ``squares_range`` holds the smallest and
-    the largest of all sums of squares.
+    with these three the sum of the terms becomes the KL itself.
     """
 
     starts: tuple[int, ...]
@@ -192,8 +190,6 @@ class Terms:
     weights: dict[str, int]
     remainders: dict[str, float]
     log_variances: dict[str, float]
-    constant_sizes: dict[str, float]
-    squares_range: tuple[float, float]
 
     @property
     def size(self) -> int:
