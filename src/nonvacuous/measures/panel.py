@@ -129,13 +129,12 @@ def measured(
     subject: Subject, measures: tuple[Measure, ...], *, progress: Progress | None = None
 ) -> Panel:
     """The panel of a subject that is there already."""
+    tell: Progress = progress or (lambda *words: None)
     entries = []
     for number, measure in enumerate(measures):
-        if progress is not None:
-            progress("measuring", number, len(measures), measure.name)
+        tell("measuring", number, len(measures), measure.name)
         entries.append(Entry(measure, measure(subject)))
-    if progress is not None:
-        progress("measuring", len(measures), len(measures), "")
+    tell("measuring", len(measures), len(measures), "")
     errors = None
     with suppress(Unsupported):  # no finite scores
         errors = None if subject.labels is None else int((~(subject.margins > 0)).sum())
@@ -249,6 +248,7 @@ def attack(
     """
     if gauges < 1 or not (math.isfinite(spread) and spread > 0):
         raise BadInput(f"an attack needs gauges >= 1 and spread > 0, got {gauges} and {spread!r}")
+    tell: Progress = progress or (lambda *words: None)
     measures = chosen(only, without)
     subject = Subject.of(model, examples, initial=initial, seed=seed)
     kept = _configuration(subject, measures, spread)
@@ -259,14 +259,12 @@ def attack(
         other = subject if number == 0 else moved(subject, "rescaling", draw=number, spread=spread)
         if isinstance(other, str):
             raise Unsupported(f"there is nothing to attack: {other}")
-        if progress is not None:
-            progress("gauges", number, gauges + 1, f"gauge {number} of {gauges}")
+        tell("gauges", number, gauges + 1, f"gauge {number} of {gauges}")
         results = measured(other, measures).results
         done.append({name: _encoded(result) for name, result in results.items()})
         if path is not None:
             save_checkpoint(path, tensors={}, facts={"gauges": done}, configuration=kept)
-    if progress is not None:
-        progress("gauges", gauges + 1, gauges + 1, "")
+    tell("gauges", gauges + 1, gauges + 1, "")
     seen = done[: gauges + 1]
     return Attack(
         spreads=tuple(_spread_of(m, [_decoded(gauge[m.name]) for gauge in seen]) for m in measures),

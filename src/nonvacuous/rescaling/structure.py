@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nonvacuous.errors import NotYetSupported
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
@@ -43,8 +44,7 @@ class Structure:
     pools: frozenset[int]
 
 
-@dataclass(frozen=True)
-class _Next:
+class _Next(NamedTuple):
     """The depth of a neuron that would read a result directly, by the kind of the neuron.
 
     A positive part is taken by the very neuron that adds up weighted inputs; but where its operand
@@ -56,15 +56,10 @@ class _Next:
     maximum: int
 
 
-def _finished(depth: int) -> _Next:
-    """After a neuron of this depth."""
-    return _Next(depth + 1, depth + 1, depth + 1)
-
-
 def structure_of(graph: LayerGraph) -> Structure:
     """Count; raises NotYetSupported where a path cannot be followed or a maximum not be counted."""
     path_count(graph)  # refuses operators that are not piecewise linear, and says which
-    start = _finished(0)
+    start = _Next(1, 1, 1)
     following: dict[Reference, _Next] = {Reference("input", name): start for name in graph.inputs}
     layers: list[tuple[int, int]] = []
     pools: set[int] = set()
@@ -111,13 +106,11 @@ def _after(node: Node, pooled: int, read: list[_Next]) -> _Next:
     Linear operators without weights are merged into the neurons that read them, which makes no sum
     over paths larger.
     """
-    weighted, positive, maximum = (
-        max(getattr(one, kind) for one in read) for kind in ("weighted", "positive", "maximum")
-    )
+    weighted, positive, maximum = map(max, zip(*read, strict=True))
     if pooled > 1:
-        return _finished(maximum)
+        return _Next(*[maximum + 1] * 3)
     if node.kind in _KINKS:
-        return _finished(positive)
+        return _Next(*[positive + 1] * 3)
     if node.parameters:
         # What takes the positive part belongs to the same neuron.
         return _Next(weighted + 1, weighted, weighted + 1)
