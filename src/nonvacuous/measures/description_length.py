@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
@@ -28,18 +27,6 @@ BITS = (2, 3, 4, 6, 8, 12)
 KEPT = (1.0, 0.5, 0.25, 0.1, 0.05)
 _FAILURE = 0.05
 _STEP_BITS = 32
-
-
-@dataclass(frozen=True)
-class Description:
-    """What the code achieves for a network.
-
-    nats    the length of the shortest message whose network is hardly worse; None where all are
-    bound   the smallest bound of any message
-    """
-
-    nats: float | None
-    bound: float
 
 
 def rounded(weight: Tensor, *, bits: int, kept: float) -> tuple[Tensor, float]:
@@ -73,8 +60,11 @@ def rounded(weight: Tensor, *, bits: int, kept: float) -> tuple[Tensor, float]:
     return (levels * step).reshape(weight.shape), length
 
 
-def described(subject: Subject, weights: Weights) -> Description:
+def described(subject: Subject, weights: Weights) -> tuple[float | None, float]:
     """Try all messages for these weights, the shortest first.
+
+    Returns the nats of the shortest message whose network is hardly worse (None where all are), and
+    the smallest bound of any message.
 
     A message that is longer than one that will do, and whose bound would not be better even if its
     network made no error, is not tried.
@@ -91,7 +81,7 @@ def described(subject: Subject, weights: Weights) -> Description:
         if shortest is None and wrong <= allowed:
             shortest = nats
         best = min(best, as_risk(float(kl_inverse_upper(wrong / n, exponent))))
-    return Description(shortest, best)
+    return shortest, best
 
 
 def _written(weights: Weights, bits: int, kept: float) -> tuple[float, dict[str, Tensor]]:
@@ -112,7 +102,7 @@ def _register(prefix: str, *, in_balance: bool) -> None:
         invariant=["rescaling", "permutation"] if in_balance else ["permutation", "output scale"],
     )
 
-    def description(subject: Subject) -> Description:
+    def description(subject: Subject) -> tuple[float | None, float]:
         return subject.once(
             f"{prefix}description",
             lambda: described(subject, balanced(subject) if in_balance else subject.weights),
@@ -125,7 +115,7 @@ def _register(prefix: str, *, in_balance: bool) -> None:
         source="Rissanen (1978); pruning and rounding as in Zhou et al. (2019)",
     )
     def nats(subject: Subject) -> float | Undefined:
-        shortest = description(subject).nats
+        shortest, _ = description(subject)
         if shortest is None:
             return Undefined(
                 f"rounded to {max(BITS)} bits the network already makes more errors: its weights "
@@ -141,7 +131,7 @@ def _register(prefix: str, *, in_balance: bool) -> None:
     )
     def bound(subject: Subject) -> float:
         subject.check_covered()
-        return description(subject).bound
+        return description(subject)[1]
 
 
 _register("", in_balance=False)

@@ -60,15 +60,11 @@ def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
     for name, layer in layers.items():
         normalization = result.get_submodule(name)
         assert isinstance(normalization, _BatchNorm)
-        factor, shift = _affine(normalization)
+        replacement: nn.Module = _affine(normalization)
         if layer:
-            _fold_into(result.get_submodule(layer), factor, shift)
-            replacement: nn.Module = nn.Identity()
-        else:
-            reference = normalization.running_mean
-            assert reference is not None
-            replacement = ChannelAffine(factor.to(reference), shift.to(reference))
-        replacement.eval()
+            _fold_into(result.get_submodule(layer), *replacement.parameters())
+            replacement = nn.Identity()
+        replacement.to(normalization.running_var).eval()
         if not name:
             return replacement
         result.set_submodule(name, replacement)
@@ -112,8 +108,8 @@ def _foldable(layer: nn.Module, node: Node, uses: Counter[str]) -> bool:
     return plain and flat and whole and all(uses[name] == 1 for name in node.parameters)
 
 
-def _affine(normalization: _BatchNorm) -> tuple[Tensor, Tensor]:
-    """The factor and the shift per channel, in float64."""
+def _affine(normalization: _BatchNorm) -> ChannelAffine:
+    """The same in float64 as a factor and a shift per channel."""
     mean, variance = normalization.running_mean, normalization.running_var
     assert mean is not None and variance is not None
     factor = torch.rsqrt(variance.double() + normalization.eps)
@@ -122,9 +118,10 @@ def _affine(normalization: _BatchNorm) -> tuple[Tensor, Tensor]:
     shift = -mean.double() * factor
     if normalization.bias is not None:
         shift = shift + normalization.bias.detach().double()
-    return factor, shift
+    return ChannelAffine(factor, shift)
 
 
+@torch.no_grad()
 def _fold_into(layer: nn.Module, factor: Tensor, shift: Tensor) -> None:
     assert isinstance(layer, nn.Linear | _ConvNd)
     weight = layer.weight.detach().double()

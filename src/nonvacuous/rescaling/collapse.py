@@ -217,14 +217,9 @@ class Builder:
         group = int(self.group_of[index[0]])
         channels = index - self.starts[group]
         if np.array_equal(channels, np.arange(self.sizes[group])):
-            return Side(group=group, power=power, positions=None)
-        unique = len(np.unique(channels)) == len(channels)
-        return Side(
-            group=group,
-            power=power,
-            positions=torch.from_numpy(channels).to(self.device),
-            collector=None if unique else Collector.of(channels, self.device),
-        )
+            return Side(group, power)
+        positions = torch.from_numpy(channels).to(self.device)
+        return Side(group, power, positions, Collector.of(channels, self.device))
 
 
 def _block(values: Tensor, *, rows: np.ndarray, columns: np.ndarray) -> Tensor:

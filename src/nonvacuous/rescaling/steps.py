@@ -28,7 +28,7 @@ class ChannelSums:
     """What the channels of one group need to know, one entry per channel in each array.
 
     ``squares`` and ``products`` map a power to the sums over the weights that a channel touches
-    with that power. ``negative`` and ``positive`` split the products of terms that hold two
+    with that power. ``negative`` is the negative part of the products of terms that hold two
     channels of the group, where signs must be told apart weight by weight.
     """
 

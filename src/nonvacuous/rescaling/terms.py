@@ -109,23 +109,21 @@ class Collector:
 class Side:
     """Where a group of channels touches a term, and with which power.
 
-    ``positions`` are those of the channels inside their group, one for each row (or entry); None
-    means all of them in order. ``collector`` is needed where a channel occurs more than once.
+    ``positions`` are those of the channels inside their group, one for each row (or entry), and
+    ``collector`` adds up the rows of each; None means all channels in order.
     """
 
     group: int
     power: float
-    positions: Tensor | None
+    positions: Tensor | None = None
     collector: Collector | None = None
 
     def add_to(self, target: Tensor, rows: Tensor) -> None:
         """Add one value for each row of the term to the per-channel vector of the group."""
-        if self.collector is not None:
-            target[self.collector.channels] += self.collector.collect(rows)
-        elif self.positions is None:
+        if self.collector is None:
             target += rows
         else:
-            target[self.positions] += rows
+            target[self.collector.channels] += self.collector.collect(rows)
 
 
 @dataclass(frozen=True, eq=False)
