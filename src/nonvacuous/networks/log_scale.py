@@ -178,27 +178,16 @@ def as_power(value: float | Fraction) -> Power:
 def concatenate(scales: Sequence[LogScale], axis: int) -> LogScale:
     """Of tensors laid one after the other along an axis."""
     axis = scales[0].axis(axis)
-    total = sum(scale.shape[axis] for scale in scales)
-    shape = (*scales[0].shape[:axis], total, *scales[0].shape[axis + 1 :])
-    slots: dict[tuple[Power, int], dict[int, Term]] = {}
-    for k, scale in enumerate(scales):
-        seen: dict[Power, int] = {}
-        for term in scale.terms:
-            slot = seen.get(term.power, 0)
-            seen[term.power] = slot + 1
-            slots.setdefault((term.power, slot), {})[k] = term
+    ends = np.cumsum([scale.shape[axis] for scale in scales])
     terms = []
-    for (power, _), parts in slots.items():
-        axes = frozenset().union(*(t.axes for t in parts.values())) | {axis}
-        sizes = np.broadcast_shapes(
-            *(t.labels.take(0, axis).shape for t in parts.values()), (1,) * (len(shape) - 1)
-        )
-        pieces = []
-        for k, scale in enumerate(scales):
-            piece = (*sizes[:axis], scale.shape[axis], *sizes[axis:])
-            labels = parts[k].labels if k in parts else np.full((1,) * len(shape), PINNED)
-            pieces.append(np.broadcast_to(labels, piece))
-        terms.append(_compressed(Term(power, np.concatenate(pieces, axis), axes), keep=set()))
+    for scale, end in zip(scales, ends, strict=True):
+        for term in scale.terms:
+            sizes = list(term.labels.shape)
+            sizes[axis] = ends[-1]
+            labels = np.full(sizes, PINNED)
+            labels[(slice(None),) * axis + (slice(end - scale.shape[axis], end),)] = term.labels
+            terms.append(_compressed(Term(term.power, labels, term.axes | {axis}), keep=set()))
+    shape = (*scales[0].shape[:axis], int(ends[-1]), *scales[0].shape[axis + 1 :])
     return LogScale(shape, tuple(terms))
 
 
