@@ -40,8 +40,9 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
-from nonvacuous.rescaling.collapse import collapse, collapsed_nats
+from nonvacuous.rescaling.collapse import collapse
 from nonvacuous.rescaling.descending import Limits, best_descent
+from nonvacuous.rescaling.reading import Reading
 from nonvacuous.rescaling.solver import kl_along_orbit, rescale
 from nonvacuous.rescaling.sweeps import Descent
 from nonvacuous.rescaling.terms import Terms
@@ -268,7 +269,7 @@ def against_one_neuron_at_a_time(
 ) -> dict[str, Any]:
     """Seconds of both ways to the same gap."""
     Q, P = problem(shape, seed=seed, device="cpu", unevenness=unevenness)
-    terms = collapse(Q, P, shape)
+    terms = collapse(Reading.of(Q, P), shape)
     least = best_descent(terms, Limits(1e-15, 1000)).nats
     limits = Limits(GAP, 1000)
     found = best_descent(terms, limits)
@@ -280,7 +281,7 @@ def against_one_neuron_at_a_time(
         if best_descent(terms, Limits(1e-15, sweeps)).nats <= least * (1 + GAP)
     )
     closing = best_seconds(lambda: best_descent(terms, Limits(1e-15, enough)), **options)
-    collapsing = best_seconds(lambda: collapse(Q, P, shape), **options)
+    collapsing = best_seconds(lambda: collapse(Reading.of(Q, P), shape), **options)
     whole = best_seconds(lambda: rescale(Q, P, shape, tolerance=GAP), **options)
     favored = OneNeuronAtATime(Q, P, shape, beforehand=True)
     sweeps, quickest, total = run_neurons(favored, terms, least)
@@ -312,7 +313,7 @@ def against_one_neuron_at_a_time(
 def whole_call(shape: Shape, *, seed: int, repeats: int, device: str) -> dict[str, Any]:
     """Seconds of one call, all included, and of its parts."""
     Q, P = problem(shape, seed=seed, device=device)
-    terms = collapse(Q, P, shape)
+    terms = collapse(Reading.of(Q, P), shape)
     least = best_descent(terms, Limits(1e-15, 1000)).nats
     limits = Limits(GAP, 1000)
     found = rescale(Q, P, shape, tolerance=GAP)
@@ -323,7 +324,7 @@ def whole_call(shape: Shape, *, seed: int, repeats: int, device: str) -> dict[st
 
     def both_ends() -> None:
         for point in (np.zeros(shape.size), found.log_scales):
-            collapsed_nats(terms, shape, point)
+            kl_along_orbit(Q, P, shape, point)
 
     def full_tensors() -> None:
         kl_along_orbit(Q, P, shape, found.log_scales)
@@ -338,7 +339,7 @@ def whole_call(shape: Shape, *, seed: int, repeats: int, device: str) -> dict[st
         "balance_residual": found.balance_residual,
         "sweeps": found.sweeps,
         "seconds": best_seconds(call, **options),
-        "seconds_collapsing": best_seconds(lambda: collapse(Q, P, shape), **options),
+        "seconds_collapsing": best_seconds(lambda: collapse(Reading.of(Q, P), shape), **options),
         "seconds_solving": best_seconds(lambda: best_descent(terms, limits), **options),
         "seconds_kl_before_and_after": best_seconds(both_ends, **options),
         "seconds_kl_from_the_full_tensors": best_seconds(full_tensors, **options),
