@@ -10,8 +10,8 @@ from scipy import stats
 from torch import Tensor
 from torch.func import functional_call
 
+from nonvacuous.risk.forward import prepare
 from nonvacuous.risk.layers import RULES
-from nonvacuous.risk.preparation import prepare
 
 from .networks import CASES, LOCAL, ONE_BY_ONE, Case, build
 

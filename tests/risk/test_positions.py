@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nonvacuous.risk.layers import Weights
-from nonvacuous.risk.positions import Positions, Vectors, Windows, root_at
+from nonvacuous.risk.positions import Positions, Vectors, Weights, Windows, root_at
 
 
 def weights(*, scales: str, entries: int, outputs: int = 40) -> Weights:

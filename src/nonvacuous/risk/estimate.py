@@ -73,12 +73,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def release(device: torch.device) -> None:
-    """Hand cached memory back before trying again with less."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
 def keep_pages(device: torch.device) -> None:
     """Let the processor's allocator keep what it has for pieces that follow one another.
 

@@ -11,21 +11,23 @@ for each example of the batch:
   positions are few, it is drawn at the positions, see :mod:`nonvacuous.risk.positions`; elsewhere
   the weights are drawn, one set for each example.
 
-To add a rule, write a function with the arguments of the torch function after ``batch`` and enter
-it in ``RULES``; the law tests in tests/risk run over every entry.
+To add a rule, write a function with the arguments of the torch function after ``batch``, the pass
+that it runs in, and enter it in ``RULES``; the law tests in tests/risk run over every entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nonvacuous.risk.positions import Positions, Vectors, Windows, root_at
+from nonvacuous.risk.positions import Positions, Vectors, Weights, Windows, root_at
+
+if TYPE_CHECKING:
+    from nonvacuous.risk.watched import WatchedPass as Batch
 
 
 class NoRule(Exception):
@@ -34,82 +36,6 @@ class NoRule(Exception):
 
 #: Weights that are drawn at a time on a processor, with the entries of the patches they meet.
 _CACHED = 1 << 19
-#: Rows of scales that agree up to so many roundings are multiples of one another.
-_ROUNDING = 8
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Mean and variance of one parameter tensor, with what can be computed once.
-
-    ``row_variance`` is not None when all rows of variances are multiples of one row, which is
-    ``entry_variance``, or all ones if that is None: S^2 x^2 is then ``row_variance * sum(
-    entry_variance * x^2)``, without a second matrix product. Equal noise is like that, and stays
-    so when channels are rescaled. It has one entry for each row, or one for all.
-    """
-
-    name: str
-    mean: Tensor
-    scale: Tensor
-    variance: Tensor
-    row_variance: Tensor | None
-    entry_variance: Tensor | None = None
-
-    @staticmethod
-    def of(name: str, mean: Tensor, scale: Tensor) -> Weights:
-        """Look once at the scales for the shortcuts they allow."""
-        variance = scale.square()
-        if scale.numel() and bool((scale == scale.reshape(-1)[0]).all()):
-            return Weights(name, mean, scale, variance, variance.reshape(-1)[:1])
-        if scale.ndim < 2 or scale.numel() == 0:
-            return Weights(name, mean, scale, variance, None)
-        rows = scale.flatten(1)
-        first = rows[:, :1]
-        if bool((rows == first).all()):
-            return Weights(name, mean, scale, variance, first.square().flatten())
-        profile = rows[:1] / first[:1]
-        # Up to rounding: less than what the sums over a row lose in the same precision.
-        near = (rows - first * profile).abs_() <= _ROUNDING * torch.finfo(rows.dtype).eps * rows
-        if not bool(near.all()):
-            return Weights(name, mean, scale, variance, None)
-        return Weights(name, mean, scale, variance, first.square().flatten(), profile[0].square())
-
-    def flattened(self, *, channels_last: bool) -> Weights:
-        """Flat rows; with channels last, those of a kernel of height x width x channels."""
-
-        def flat(tensor: Tensor) -> Tensor:
-            return (tensor.movedim(1, -1) if channels_last else tensor).flatten(1)
-
-        profile = self.entry_variance
-        if profile is not None:
-            profile = flat(profile.reshape(1, *self.mean.shape[1:]))[0]
-        mean, scale, variance = (flat(t) for t in (self.mean, self.scale, self.variance))
-        return Weights(self.name, mean, scale, variance, self.row_variance, profile)
-
-
-class Batch(Protocol):
-    """What a rule may ask of the forward pass it runs in."""
-
-    def take(self, parameter: Tensor) -> Weights:
-        """The distribution of a parameter; each may be taken once in a pass."""
-
-    def check_rows(self, inputs: Tensor) -> None:
-        """Refuse inputs whose first dimension is not the examples."""
-
-    def spread(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Repeat rows of distinct examples so that there is one for each trial."""
-
-    def known(self, function: Callable[..., Any], *tensors: Tensor | None) -> Any:
-        """What a function makes of tensors; before the first noise an earlier pass may know it."""
-
-    def count(self, *tensors: Tensor) -> None:
-        """Memory that a rule needs beside its result and its noise."""
-
-    def noise(self, like: Tensor, *shape: int) -> Tensor:
-        """Independent standard normal values."""
-
-    def draw(self, weights: Weights, *, trials: int | None = None) -> Tensor:
-        """One independent draw of a parameter tensor for each trial: (trials, *shape)."""
 
 
 def linear(batch: Batch, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -57,11 +57,8 @@ class Loss:
             inside = (values == self.lower) | (values == self.upper)
         if not bool(inside.all()):
             worst = float(values[~inside][0])
-            allowed = (
-                f"{{{self.lower}, {self.upper}}}"
-                if self.binary
-                else (f"[{self.lower}, {self.upper}]")
-            )
+            ends = f"{self.lower}, {self.upper}"
+            allowed = f"{{{ends}}}" if self.binary else f"[{ends}]"
             raise BadInput(
                 f"loss {self.name!r} took the value {worst} outside its declared range {allowed}; "
                 "correct the range or the function, a bound for it would be false"
@@ -82,12 +79,17 @@ def class_margins(outputs: Tensor, labels: Tensor) -> Tensor:
     return (own - others.amax(dim=1, keepdim=True)).squeeze(1)
 
 
-def _misclassified(outputs: Tensor, labels: Tensor) -> Tensor:
-    # Not ``margin <= 0``: a NaN margin must count as an error too.
-    return (~(class_margins(outputs, labels) > 0)).to(outputs.dtype)
+def _lead(name: str, margin: float) -> Loss:
+    """1 unless the right class leads every other by more than the margin."""
+
+    def function(outputs: Tensor, labels: Tensor) -> Tensor:
+        # Not ``<= margin``: where the difference is NaN, that must count as an error too.
+        return (~(class_margins(outputs, labels) > margin)).to(outputs.dtype)
+
+    return Loss(name=name, lower=0.0, upper=1.0, function=function, binary=True)
 
 
-zero_one = Loss(name="zero-one", lower=0.0, upper=1.0, function=_misclassified, binary=True)
+zero_one = _lead("zero-one", 0.0)
 """1 for an error and 0 otherwise; a tie with another class is an error."""
 
 
@@ -99,13 +101,7 @@ def margin_loss(margin: float) -> Loss:
     """
     if not (math.isfinite(margin) and margin >= 0):
         raise BadInput(f"margin must be a finite number of at least 0, got {margin!r}")
-
-    def function(outputs: Tensor, labels: Tensor) -> Tensor:
-        return (~(class_margins(outputs, labels) > margin)).to(outputs.dtype)
-
-    return Loss(
-        name=f"margin {written(margin)}", lower=0.0, upper=1.0, function=function, binary=True
-    )
+    return _lead(f"margin {written(margin)}", margin)
 
 
 def bounded_cross_entropy(minimum_probability: float = 1e-5) -> Loss:

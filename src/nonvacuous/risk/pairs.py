@@ -33,11 +33,9 @@ from nonvacuous.risk.estimate import (
     is_out_of_memory,
     keep_pages,
     plain_precision,
-    release,
 )
-from nonvacuous.risk.forward import Forward, LocalNoise
+from nonvacuous.risk.forward import Forward, LocalNoise, prepare
 from nonvacuous.risk.losses import Loss, zero_one
-from nonvacuous.risk.preparation import prepare
 from nonvacuous.risk.watched import Memory
 
 # Which example each trial looks at, arranged so that equal examples stand together.
@@ -72,7 +70,6 @@ class Schedule:
             size = (min(_BLOCK, trials - start),)
             drawn = torch.randint(examples, size, generator=generator, device=generator.device)
             counts += torch.bincount(drawn, minlength=examples)
-        self.trials = trials
         self.ends = counts.cumsum(0).cpu().numpy()
 
     def piece(self, start: int, stop: int) -> Piece:
@@ -87,38 +84,6 @@ class Schedule:
             repeats=torch.from_numpy(repeats[present]),
             trials=stop - start,
         )
-
-    def run(
-        self,
-        work: Callable[[Piece], None],
-        *,
-        chunk: int,
-        generator: torch.Generator,
-        progress: Callable[[int, int], None] | None,
-    ) -> None:
-        """Do the work piece by piece; when memory runs out, go on with pieces half as large."""
-        done = 0
-        while done < self.trials:
-            stop = min(done + chunk, self.trials)
-            state = generator.get_state()
-            try:
-                work(self.piece(done, stop))
-            except Exception as error:
-                if not is_out_of_memory(error):
-                    raise
-                if stop - done == 1:
-                    raise OutOfMemory(
-                        "memory runs out even for a single trial of this network; free memory on "
-                        f"{generator.device}, or use a smaller network or another device"
-                    ) from error
-                chunk = (stop - done) // 2
-                # The same noise again, so that the result is a function of the seed alone.
-                generator.set_state(state)
-                release(generator.device)
-                continue
-            done = stop
-            if progress is not None:
-                progress(done, self.trials)
 
 
 def estimate_risk(
@@ -167,8 +132,9 @@ def estimate_risk(
             inputs = behind_fixed_front(module, inputs.to(device))
         forward, probe = prepare(module, posterior, inputs, local=local)
         check_labels(probe.outputs, labels)
-        pairs = _Pairs(forward, inputs, labels, source)
-        return pairs.estimate(loss, trials, chunk=chunk, progress=progress)
+        return _estimate(
+            forward, inputs, labels, source, loss, trials, chunk=chunk, progress=progress
+        )
 
 
 class RiskPilot:
@@ -203,59 +169,73 @@ class RiskPilot:
         source = generator_on(generator, posterior.device)
         with plain_precision(posterior.device):
             forward = self._forward.around(posterior)
-            return _Pairs(forward, self._inputs, self._labels, source).estimate(loss, trials)
+            return _estimate(forward, self._inputs, self._labels, source, loss, trials)
 
 
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """A way to run trials, and the examples they look at."""
+def _estimate(
+    forward: Forward,
+    inputs: Tensor,
+    labels: Tensor,
+    source: torch.Generator,
+    loss: Loss,
+    trials: int,
+    *,
+    chunk: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RiskEstimate:
+    """Trials piece by piece; when memory runs out, it goes on with pieces half as large."""
+    device = source.device
+    memory = forward.memory if isinstance(forward, LocalNoise) else None
+    schedule = Schedule(examples=len(labels), trials=trials, generator=source)
+    keep_pages(device)
 
-    forward: Forward
-    inputs: Tensor
-    labels: Tensor
-    source: torch.Generator
-
-    def estimate(
-        self,
-        loss: Loss,
-        trials: int,
-        *,
-        chunk: int | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> RiskEstimate:
-        forward, device = self.forward, self.source.device
-        memory = forward.memory if isinstance(forward, LocalNoise) else None
-        schedule = Schedule(examples=len(self.labels), trials=trials, generator=self.source)
-        sums: list[float] = []
-        keep_pages(device)
-
-        def work(piece: Piece) -> None:
-            rows = piece.rows(device)
-            inputs, labels = (
-                _pick(tensor, piece.examples)
-                if memory is None
-                else memory(_pick, tensor, piece.examples)
-                for tensor in (self.inputs, self.labels)
-            )
-            outputs = forward(inputs.to(device), rows, self.source)
-            values = loss(outputs, labels.to(device).index_select(0, rows))
-            sums.append(loss.unit_sum(values))
-
-        size = chunk if chunk is not None else default_chunk(forward.bytes_per_trial, device)
-        schedule.run(work, chunk=size, generator=self.source, progress=progress)
-        total = min(float(trials), math.fsum(sums))
-        return RiskEstimate(
-            errors=int(total) if loss.binary else None,
-            trials=trials,
-            total=total,
-            scheme="pairs",
-            identical=True,
-            loss=loss.name,
-            method=forward.method,
-            examples=len(self.labels),
-            lower=loss.lower,
-            upper=loss.upper,
+    def losses(piece: Piece) -> float:
+        rows = piece.rows(device)
+        seen, wanted = (
+            _pick(tensor, piece.examples)
+            if memory is None
+            else memory(_pick, tensor, piece.examples)
+            for tensor in (inputs, labels)
         )
+        outputs = forward(seen.to(device), rows, source)
+        return loss.unit_sum(loss(outputs, wanted.to(device).index_select(0, rows)))
+
+    size = chunk if chunk is not None else default_chunk(forward.bytes_per_trial, device)
+    done, sums = 0, list[float]()
+    while done < trials:
+        stop = min(done + size, trials)
+        state = source.get_state()
+        try:
+            sums.append(losses(schedule.piece(done, stop)))
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            if stop - done == 1:
+                raise OutOfMemory(
+                    "memory runs out even for a single trial of this network; free memory on "
+                    f"{device}, or use a smaller network or another device"
+                ) from error
+            size = (stop - done) // 2
+            # The same noise again, so that the result is a function of the seed alone.
+            source.set_state(state)
+            torch.cuda.empty_cache()  # nothing where no GPU is used
+            continue
+        done = stop
+        if progress is not None:
+            progress(done, trials)
+    total = min(float(trials), math.fsum(sums))
+    return RiskEstimate(
+        errors=int(total) if loss.binary else None,
+        trials=trials,
+        total=total,
+        scheme="pairs",
+        identical=True,
+        loss=loss.name,
+        method=forward.method,
+        examples=len(labels),
+        lower=loss.lower,
+        upper=loss.upper,
+    )
 
 
 def _pick(tensor: Tensor, examples: Tensor) -> Tensor:

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from nonvacuous.risk.layers import Weights
-
 #: With variances of its own for each weight every row has a square root of its own, which pays for
 #: few positions only.
 _FEW = 4
+#: Rows of scales that agree up to so many roundings are multiples of one another.
+_AGREEMENT = 8
 #: A pivot below this part of its variance is rounding, in double precision.
 _ROUNDING = 1e-12
 #: Times in that of a normal number: of a product in single and in double precision, and of a
@@ -28,33 +26,58 @@ _ROUNDING = 1e-12
 _PRODUCT, _EXACT_PRODUCT, _DECOMPOSITION = 0.007, 0.015, 0.05
 
 
-class Positions(Protocol):
-    """Where a layer looks at an example: at a patch of entries at each of several positions."""
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Mean and variance of one parameter tensor, with what can be computed once.
 
-    @property
-    def count(self) -> int:
-        """The positions of one example."""
+    ``row_variance`` is not None when all rows of variances are multiples of one row, which is
+    ``entry_variance``, or all ones if that is None: S^2 x^2 is then ``row_variance * sum(
+    entry_variance * x^2)``, without a second matrix product. Equal noise is like that, and stays
+    so when channels are rescaled. It has one entry for each row, or one for all.
+    """
 
-    def ordered(self, weights: Weights) -> Weights:
-        """Flat rows of weights, their entries in the order of the patches'."""
+    name: str
+    mean: Tensor
+    scale: Tensor
+    variance: Tensor
+    row_variance: Tensor | None
+    entry_variance: Tensor | None = None
 
-    def patches(self, inputs: Tensor) -> Tensor:
-        """(examples, positions, entries)"""
+    @staticmethod
+    def of(name: str, mean: Tensor, scale: Tensor) -> Weights:
+        """Look once at the scales for the shortcuts they allow."""
+        variance = scale.square()
+        if scale.numel() and bool((scale == scale.reshape(-1)[0]).all()):
+            return Weights(name, mean, scale, variance, variance.reshape(-1)[:1])
+        if scale.ndim < 2 or scale.numel() == 0:
+            return Weights(name, mean, scale, variance, None)
+        rows = scale.flatten(1)
+        first = rows[:, :1]
+        if bool((rows == first).all()):
+            return Weights(name, mean, scale, variance, first.square().flatten())
+        profile = rows[:1] / first[:1]
+        # Up to rounding: less than what the sums over a row lose in the same precision.
+        near = (rows - first * profile).abs_() <= _AGREEMENT * torch.finfo(rows.dtype).eps * rows
+        if not bool(near.all()):
+            return Weights(name, mean, scale, variance, None)
+        return Weights(name, mean, scale, variance, first.square().flatten(), profile[0].square())
 
-    def means(self, inputs: Tensor, weights: Weights) -> Tensor:
-        """What the mean weights make of the patches: (examples, positions, rows)."""
+    def flattened(self, *, channels_last: bool) -> Weights:
+        """Flat rows; with channels last, those of a kernel of height x width x channels."""
 
-    def gram(self, inputs: Tensor, weights: Weights) -> Tensor:
-        """X diag(v) X^T for the row v that all are multiples of: (examples, positions, positions),
-        in double precision."""
+        def flat(tensor: Tensor) -> Tensor:
+            return (tensor.movedim(1, -1) if channels_last else tensor).flatten(1)
 
-    def inside(self, like: Tensor) -> Tensor | None:
-        """(positions, entries): which entries are not zero in every example; None: all."""
+        profile = self.entry_variance
+        if profile is not None:
+            profile = flat(profile.reshape(1, *self.mean.shape[1:]))[0]
+        mean, scale, variance = (flat(t) for t in (self.mean, self.scale, self.variance))
+        return Weights(self.name, mean, scale, variance, self.row_variance, profile)
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vectors of a sequence, as a linear layer sees them."""
+    """The vectors of a sequence, as a linear layer sees them; see :class:`Windows`."""
 
     count: int
 
@@ -76,7 +99,10 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a two-dimensional convolution over images of channels, height and width."""
+    """The windows of a two-dimensional convolution over images of channels, height and width.
+
+    Where a layer looks at an example: at a patch of entries at each of several positions.
+    """
 
     image: tuple[int, int, int]
     kernel: tuple[int, int]
@@ -95,6 +121,7 @@ class Windows:
 
     @property
     def count(self) -> int:
+        """The positions of one example."""
         return self.grid[0] * self.grid[1]
 
     @property
@@ -103,9 +130,11 @@ class Windows:
         return self.image[0] * self.kernel[1] >= self.grid[1]
 
     def ordered(self, weights: Weights) -> Weights:
+        """Flat rows of weights, their entries in the order of the patches'."""
         return weights.flattened(channels_last=self._channels_together)
 
     def patches(self, inputs: Tensor) -> Tensor:
+        """(examples, positions, entries)"""
         (rows, columns), (down, right), (y, x) = self.grid, self.stride, self.dilation
         above, left = self.padding
         if self._channels_together:
@@ -122,11 +151,14 @@ class Windows:
         return images.as_strided(sizes, steps).reshape(len(inputs), -1, self.count).mT
 
     def means(self, inputs: Tensor, weights: Weights) -> Tensor:
+        """What the mean weights make of the patches: (examples, positions, rows)."""
         images = inputs.contiguous(memory_format=torch.channels_last)
         outputs = F.conv2d(images, weights.mean, None, self.stride, self.padding, self.dilation)
         return outputs.permute(0, 2, 3, 1).reshape(len(inputs), self.count, -1)
 
     def gram(self, inputs: Tensor, weights: Weights) -> Tensor:
+        """X diag(v) X^T for the row v that all are multiples of: (examples, positions, positions),
+        in double precision."""
         channels, height, width = self.image
         taps = self.kernel[0] * self.kernel[1]
         profile = weights.entry_variance
@@ -147,6 +179,7 @@ class Windows:
         return sums.reshape(len(inputs), self.count, self.count)
 
     def inside(self, like: Tensor) -> Tensor | None:
+        """(positions, entries): which entries are not zero in every example; None: all."""
         if self.padding == (0, 0):
             return None
         return self.patches(like.new_ones(1, *self.image))[0] > 0
@@ -154,6 +187,9 @@ class Windows:
     def _directions(self) -> list[tuple[int, ...]]:
         pairs = self.image[1:], self.kernel, self.stride, self.padding, self.dilation
         return list(zip(*pairs, strict=True))
+
+
+Positions = Vectors | Windows
 
 
 def _products(patches: Tensor, profile: Tensor | None) -> Tensor:
@@ -188,18 +224,7 @@ def _along_diagonals(
     return sums
 
 
-class Root(Protocol):
-    """Square roots of covariances, and how normal numbers become noise by them."""
-
-    def __call__(self, where: Positions, inputs: Tensor, weights: Weights) -> tuple[Tensor, ...]:
-        """Tensors with a row for each example."""
-
-    def added(self, mean: Tensor, normal: Tensor, *roots: Tensor) -> Tensor:
-        """Means (trials, positions, outputs) and the noise that normal numbers of the same shape
-        make; both are used up."""
-
-
-def root_at(where: Positions, weights: Weights) -> Root | None:
+def root_at(where: Positions, weights: Weights) -> _OneRoot | _RootForEachRow | None:
     """How to draw at the positions; None where drawing the weights costs less."""
     positions, rows, entries = where.count, len(weights.mean), weights.mean[0].numel()
     if weights.row_variance is not None:
@@ -214,6 +239,7 @@ class _OneRoot:
     """Rows of variances v_o that are multiples of one v: all share the root of X diag(v) X^T."""
 
     def __call__(self, where: Positions, inputs: Tensor, weights: Weights) -> tuple[Tensor, ...]:
+        """Square roots of covariances: tensors with a row for each example."""
         assert weights.row_variance is not None
         gram = where.gram(inputs, weights)
         largest = gram.diagonal(dim1=1, dim2=2).amax(dim=1)
@@ -227,6 +253,8 @@ class _OneRoot:
         return root.to(inputs.dtype), deviation.expand(len(inputs), 1, -1)
 
     def added(self, mean: Tensor, normal: Tensor, *roots: Tensor) -> Tensor:
+        """Means (trials, positions, outputs) and the noise that normal numbers of the same shape
+        make; both are used up."""
         root, deviation = roots
         return mean.baddbmm_(root, normal.mul_(deviation))
 

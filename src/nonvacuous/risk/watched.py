@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from nonvacuous.risk.layers import RULES, NoRule, Weights
+from nonvacuous.risk.layers import RULES, NoRule
+from nonvacuous.risk.positions import Weights
 
 # Questions about a parameter that do not depend on its values.
 _HARMLESS = frozenset(
@@ -79,7 +80,8 @@ class Memory:
 
     def __call__(self, function: Callable[..., Any], *given: Tensor | None) -> Any:
         for known, before, versions, result in self._kept:
-            if known is function and versions == _versions(before) and _equal(before, given):
+            fresh = known is function and versions == _versions(before)
+            if fresh and all(map(_equal, before, given)):
                 return result
         result = function(*given)
         size = sum(tensor.numel() * tensor.element_size() for tensor in _leaves(result))
@@ -93,18 +95,13 @@ def _versions(tensors: tuple[Tensor | None, ...]) -> list[int]:
     return [-1 if tensor is None else tensor._version for tensor in tensors]
 
 
-def _equal(before: tuple[Tensor | None, ...], given: tuple[Tensor | None, ...]) -> bool:
-    for one, other in zip(before, given, strict=True):
-        if one is None or other is None:
-            if one is not other:
-                return False
-            continue
-        if (one.shape, one.dtype, one.device) != (other.shape, other.dtype, other.device):
-            return False
-        same = one.data_ptr() == other.data_ptr() and one.stride() == other.stride()
-        if not same and not torch.equal(one, other):
-            return False
-    return True
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    if (one.shape, one.dtype, one.device) != (other.shape, other.dtype, other.device):
+        return False
+    same = one.data_ptr() == other.data_ptr() and one.stride() == other.stride()
+    return same or torch.equal(one, other)
 
 
 class WatchedPass(TorchFunctionMode):
@@ -157,9 +154,11 @@ class WatchedPass(TorchFunctionMode):
         return result
 
     def count(self, *tensors: Tensor) -> None:
+        """Memory that a rule needs beside its result and its noise."""
         self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def take(self, parameter: Tensor) -> Weights:
+        """The distribution of a parameter; each may be taken once in a pass."""
         weights = self.parameters.get(id(parameter))
         if weights is None:
             raise NoRule("a layer whose weight or bias is computed from something else")
@@ -169,21 +168,25 @@ class WatchedPass(TorchFunctionMode):
         return weights
 
     def check_rows(self, inputs: Tensor) -> None:
+        """Refuse inputs whose first dimension is not the examples."""
         if inputs.ndim < 2 or inputs.shape[0] != self.height:
             raise NoRule("a layer whose first dimension is not the examples")
 
     def spread(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Repeat rows of distinct examples so that there is one for each trial."""
         if self.pending is None:
             return tensors
         rows, self.pending, self.height = self.pending, None, self.trials
         return tuple(tensor.index_select(0, rows) for tensor in tensors)
 
     def known(self, function: Callable[..., Any], *tensors: Tensor | None) -> Any:
+        """What a function makes of tensors; before the first noise an earlier pass may know it."""
         if self.memory is None or self.pending is None:
             return function(*tensors)
         return self.memory(function, *tensors)
 
     def noise(self, like: Tensor, *shape: int) -> Tensor:
+        """Independent standard normal values."""
         if self.pending is not None:
             raise NoRule("the first random layer needs its inputs once for each trial")
         # Twice: the noise itself, and what it is combined with.
@@ -193,6 +196,7 @@ class WatchedPass(TorchFunctionMode):
         return torch.randn(shape, generator=self.generator, dtype=like.dtype, device=like.device)
 
     def draw(self, weights: Weights, *, trials: int | None = None) -> Tensor:
+        """One independent draw of a parameter tensor for each trial: (trials, *shape)."""
         count = self.trials if trials is None else trials
         noise = self.noise(weights.mean, count, *weights.mean.shape)
         return noise.mul_(weights.scale).add_(weights.mean)
