@@ -27,7 +27,6 @@ from provenance import RESULTS, write_result
 from nonvacuous import models
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.training.graphs import fast_arithmetic
-from nonvacuous.training.loop import shuffled
 from nonvacuous.training.many_jobs import Job, ManyExamples, ManySettings
 from nonvacuous.training.many_material import Material
 from nonvacuous.training.many_trainer import build_trainer
@@ -94,12 +93,9 @@ class Bench:
         with fast_arithmetic(self.device):
             begun = time.perf_counter()
             trainer = build_trainer(method, modules, jobs, material, settings)
-            orders = [
-                shuffled(material.examples, seed=job.seed, epoch=0).to(self.device) for job in jobs
-            ]
 
             def epoch() -> None:
-                trainer.epoch(orders, [0.01] * number, 0, lambda: None)
+                trainer.epoch(0, lambda: None)
 
             epoch()
             trainer.measure()

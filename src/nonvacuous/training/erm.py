@@ -20,7 +20,7 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Count, NonNegative, PositiveCount
 from nonvacuous.training import checks
 from nonvacuous.training.augmentation import augmented, check_augmentation
-from nonvacuous.training.loop import Records, Schedule, borrowed_global_generator, run_epochs
+from nonvacuous.training.loop import Learner, Records, borrowed_global_generator, run_epochs
 from nonvacuous.training.optimizers import build_optimizer, optimizer_tensors
 from nonvacuous.training_settings import Optimizer, PlainTraining, RateSchedule
 
@@ -101,15 +101,14 @@ def train(
             "prior: a part of the prior data), or leave patience out."
         )
     check_augmentation(chosen.augmentation, examples.example_shape)
-    traces = records or Records()
     where = checks.module_device(model) if device is None else torch.device(device)
     module = copied_network(model).to(where)
     with borrowed_global_generator(where) as reseed:
         learner = _Learner(module, examples, validation, chosen, seed, where, reseed)
         run_epochs(
             learner,
-            Schedule(chosen, traces.phase or "prior", len(examples), seed, where),
-            traces,
+            "prior",
+            records or Records(),
             configuration=lambda: {
                 **chosen.record(),
                 "seed": seed,
@@ -151,8 +150,10 @@ def evaluate(
     return Score(loss=loss / len(labels), errors=round(errors), examples=len(labels))
 
 
-class _Learner:
-    """The state of plain training; see `nonvacuous.training.loop.Learner`."""
+class _Learner(Learner):
+    """The state of plain training."""
+
+    settings: TrainSettings
 
     def __init__(
         self,
@@ -164,10 +165,9 @@ class _Learner:
         device: torch.device,
         reseed: Callable[[int], None],
     ) -> None:
-        self._module = module
-        self._reseed = reseed
-        self._settings, self._seed = settings, seed
-        self._inputs, self._labels = checks.resident(examples, module, device)
+        self._module, self._reseed = module, reseed
+        self.settings, self.seed = settings, seed
+        self._inputs, self.labels = checks.resident(examples, module, device)
         self._validation = None
         if validation is not None:
             self._validation = checks.resident(validation, module, device, name="validation")
@@ -188,7 +188,6 @@ class _Learner:
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
         )
-        self._steps = -(-len(examples) // settings.batch_size)
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         self._average = _copies(module) if settings.averaging else None
         self._best = _copies(module)
@@ -200,13 +199,13 @@ class _Learner:
         kept["loss_sum"] = self._loss_sum
         if self._average is not None:
             kept |= {f"average.{name}": tensor for name, tensor in self._average.items()}
-        if self._settings.patience is not None:
+        if self.settings.patience is not None:
             kept |= {f"best.{name}": tensor for name, tensor in self._best.items()}
         return kept
 
-    def step(self, *, epoch: int, step: int, batch: Tensor) -> None:
-        settings = self._settings
-        self._reseed(derived_seed(self._seed, "layers", epoch, step))
+    def step(self, batch: Tensor, *, epoch: int, step: int, done: int) -> None:
+        settings = self.settings
+        self._reseed(derived_seed(self.seed, "layers", epoch, step))
         inputs = augmented(self._inputs[batch], settings.augmentation)
         with torch.autocast(
             inputs.device.type,
@@ -216,7 +215,7 @@ class _Learner:
             outputs = self._module(inputs)
         loss = cross_entropy(
             outputs.to(inputs.dtype),
-            self._labels[batch],
+            self.labels[batch],
             label_smoothing=settings.label_smoothing,
         )
         self.optimizer.zero_grad(set_to_none=True)
@@ -225,7 +224,6 @@ class _Learner:
         self._loss_sum += loss.detach() * len(batch)
         if self._average is not None:
             # In the first steps the mean of all weights so far, for the start is worth nothing.
-            done = epoch * self._steps + step + 1
             share = max(1.0 - settings.averaging, 1.0 / done)
             _move_toward(self._average, _tensors(self._module), share)
 
@@ -234,29 +232,26 @@ class _Learner:
         return _tensors(self._module) if self._average is None else self._average
 
     def end_epoch(self, epoch: int) -> tuple[dict[str, Any], bool]:
-        facts, patience = self.facts, self._settings.patience
-        record: dict[str, Any] = {
-            "epoch": epoch + 1,
-            "loss": self._loss_sum.item() / len(self._labels),
-        }
+        facts, patience = self.facts, self.settings.patience
+        loss = self._loss_sum.item() / len(self.labels)
+        record: dict[str, Any] = {"epoch": epoch + 1, "loss": loss}
         self._loss_sum.zero_()
         stop = False
         if self._validation is not None:
             score = evaluate(self._module, *self._validation, weights=self._average)
             record |= {"validation_loss": score.loss, "validation_errors": score.errors}
-            needed = self._settings.minimum_improvement
+            needed = self.settings.minimum_improvement
             if facts["best_loss"] is None or score.loss < facts["best_loss"] - needed:
                 facts["best_loss"], facts["best_epoch"] = score.loss, epoch + 1
                 for name, tensor in self._judged().items():
                     self._best[name].copy_(tensor.detach())
             stop = patience is not None and epoch + 1 - facts["best_epoch"] >= patience
-        facts["history"].append(record)
         return record, stop
 
     def result(self) -> Trained:
         best = ran = len(self.facts["history"])
         chosen = self._judged()
-        if self._settings.patience is not None:
+        if self.settings.patience is not None:
             best, chosen = self.facts["best_epoch"], self._best
         with torch.no_grad():
             for name, tensor in _tensors(self._module).items():
@@ -268,8 +263,8 @@ class _Learner:
             module=self._module,
             epochs=ran,
             best_epoch=best,
-            stopped_early=ran < self._settings.epochs,
-            train=evaluate(self._module, self._inputs, self._labels),
+            stopped_early=ran < self.settings.epochs,
+            train=evaluate(self._module, self._inputs, self.labels),
             validation=None if validation is None else evaluate(self._module, *validation),
             history=tuple(self.facts["history"]),
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,34 +81,33 @@ def borrowed_global_generator(device: torch.device) -> Iterator[Callable[[int], 
             generator.set_state(state)
 
 
-class Learner(Protocol):
-    """What the loop drives. All that changes between two steps is in `tensors` and `facts`."""
+class Learner(ABC):
+    """What the loop drives. All that changes between two steps is in `tensors` and `facts`.
 
+    labels   of the examples it learns from, on its device
+    facts    plain JSON that a checkpoint keeps, with the metrics of every epoch as its history
+    """
+
+    settings: PlainTraining | PosteriorTraining
+    seed: int
+    labels: Tensor
+    optimizer: Optimizer
     facts: dict[str, Any]
-    """Plain JSON that a checkpoint keeps; the loop reads and writes none of it."""
 
-    @property
-    def optimizer(self) -> Optimizer: ...
-
+    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor that a checkpoint must keep, running sums of the epoch included."""
 
-    def step(self, *, epoch: int, step: int, batch: Tensor) -> None:
-        """Learn from the examples whose indices are in `batch`, without waiting for the GPU."""
+    @abstractmethod
+    def step(self, batch: Tensor, *, epoch: int, step: int, done: int) -> None:
+        """Learn from the examples whose indices are in `batch`, without waiting for the GPU.
 
+        `done` counts the steps of all epochs, this one included.
+        """
+
+    @abstractmethod
     def end_epoch(self, epoch: int) -> tuple[dict[str, Any], bool]:
         """The metrics of the epoch that ends, and whether training should stop here."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How much there is to do, and in which order."""
-
-    settings: PlainTraining | PosteriorTraining
-    phase: str
-    examples: int
-    seed: int
-    device: torch.device
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Records:
 
 def run_epochs(
     learner: Learner,
-    schedule: Schedule,
+    phase: str,
     records: Records,
     *,
     configuration: Callable[[], Mapping[str, Any]],
@@ -139,38 +139,41 @@ def run_epochs(
     `configuration` is what a checkpoint belongs to, asked for where there is one: digests take
     time. `advice` completes the message of a divergence: what to try next.
     """
-    run = _Run(learner, schedule, records, configuration)
-    edges, epochs = batch_edges(schedule.examples, schedule.settings.batch_size), run.epochs
+    run = _Run(learner, records, configuration)
+    settings, examples, device = learner.settings, len(learner.labels), learner.labels.device
+    phase, epochs = records.phase or phase, settings.epochs
+    edges = batch_edges(examples, settings.batch_size)
     steps = len(edges) - 1
-    total = steps * epochs
-    done = run.epoch * steps
-    reporter = Reporter(records.progress, schedule.phase, done=done)
+    done, total = run.epoch * steps, epochs * steps
+    reporter = Reporter(records.progress, phase, done=done)
     board = None
     if records.tensorboard is not None and not run.finished:
         board = TensorBoard(records.tensorboard, first_epoch=run.epoch)
     while not run.finished and run.epoch < epochs:
         epoch = run.epoch
         title = f"epoch {epoch + 1} of {epochs}"
-        order = shuffled(schedule.examples, seed=schedule.seed, epoch=epoch).to(schedule.device)
+        order = shuffled(examples, seed=learner.seed, epoch=epoch).to(device)
         for step in range(steps):
-            set_rate(learner.optimizer, schedule.settings.schedule, done / total)
-            learner.step(epoch=epoch, step=step, batch=order[edges[step] : edges[step + 1]])
+            set_rate(learner.optimizer, settings.schedule, done / total)
             done += 1
+            batch = order[edges[step] : edges[step + 1]]
+            learner.step(batch, epoch=epoch, step=step, done=done)
             reporter.report(done, total, title)
         diverged = Diverged(
-            f"Training of the {schedule.phase} left the finite numbers in {title}: the loss or a "
+            f"Training of the {phase} left the finite numbers in {title}: the loss or a "
             f"weight became NaN or infinite, and no later step can repair that. {advice}"
         )
-        if not _is_finite(learner, schedule.device):
+        if not _is_finite(learner):
             raise diverged
         metrics, stop = learner.end_epoch(epoch)
         numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
         if not all(math.isfinite(value) for value in numbers.values()):
             raise diverged
+        learner.facts["history"].append(metrics)
         if run.log is not None:
-            run.log.append(schedule.phase, "epoch", epoch=epoch, metrics=metrics)
+            run.log.append(phase, "epoch", epoch=epoch, metrics=metrics)
         if board is not None:
-            board.write(schedule.phase, epoch, metrics)
+            board.write(phase, epoch, metrics)
         run.epoch = epoch + 1
         run.finished = stop or run.epoch == epochs
         words = "".join(f", {name} {value:.4g}" for name, value in numbers.items())
@@ -189,16 +192,11 @@ class _Run:
     """
 
     def __init__(
-        self,
-        learner: Learner,
-        schedule: Schedule,
-        records: Records,
-        configuration: Callable[[], Mapping[str, Any]],
+        self, learner: Learner, records: Records, configuration: Callable[[], Mapping[str, Any]]
     ) -> None:
         self._learner, self._path, self.log = learner, records.checkpoint, records.events
         self._configuration = {} if self._path is None else configuration()
-        self.epochs = schedule.settings.epochs
-        self.epoch, self.finished = 0, self.epochs == 0
+        self.epoch, self.finished = 0, learner.settings.epochs == 0
         if self._path is None or not self._path.exists():
             self.keep()
             return
@@ -237,6 +235,10 @@ class _Run:
         )
 
 
-def _is_finite(learner: Learner, device: torch.device) -> bool:
+def _is_finite(learner: Learner) -> bool:
     floating = [tensor for tensor in learner.tensors().values() if tensor.is_floating_point()]
-    return bool(torch.stack([tensor.isfinite().all().to(device) for tensor in floating]).all())
+    return bool(
+        torch.stack(
+            [tensor.isfinite().all().to(learner.labels.device) for tensor in floating]
+        ).all()
+    )

@@ -20,7 +20,7 @@ from nonvacuous.progress import Progress, Reporter
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.checks import check_predicts, one_of, real_number
 from nonvacuous.training.graphs import fast_arithmetic
-from nonvacuous.training.loop import batch_edges, shuffled
+from nonvacuous.training.loop import batch_edges
 from nonvacuous.training.many_jobs import (
     METHODS,
     EpochRecord,
@@ -107,18 +107,11 @@ def train_many(
         # What a resumed run did earlier took another process's time: it is no measure of speed.
         reporter = Reporter(progress, PHASE, done=run.done)
         while run.active:
-            seated = [jobs[number] for number in run.seated]
-            rates = [job.learning_rate * settings.decay**run.epoch for job in seated]
-            orders = [
-                shuffled(material.examples, seed=job.seed, epoch=run.epoch).to(where)
-                for job in seated
-            ]
             title = f"epoch {run.epoch + 1} of {settings.epochs}"
-            tick = partial(next, run.ticks(reporter, title))
-            trainer.epoch(orders, rates, run.epoch * steps, tick)
+            trainer.epoch(run.epoch, partial(next, run.ticks(reporter, title)))
             run.epoch += 1
             if run.epoch % settings.measure_every == 0 or run.epoch == settings.epochs:
-                run.take(trainer.measure(), rates)
+                run.take(trainer.measure())
             reporter.report(run.done, run.total, f"{title}{run.summary()}", always=True)
             if checkpoint is not None:
                 run.save(checkpoint, configuration, interval=checkpoint_seconds)
@@ -165,9 +158,8 @@ class _Run:
     """Where a run stands between two epochs: which jobs are still in training, and all that is
     known of each.
 
-    active   jobs still in training
-    seated   jobs whose networks are with the trainer, in its order: the active ones, and where
-             taking networks out means recording everything anew, some that have ended
+    The trainer has the networks of the active jobs and, where taking networks out means recording
+    everything anew, of some that have ended.
     """
 
     def __init__(
@@ -183,7 +175,6 @@ class _Run:
         self.total = steps * settings.epochs * len(jobs)
         self.epoch = 0
         self.active = list(range(len(jobs)))
-        self.seated = list(self.active)
         self._histories: list[list[EpochRecord]] = [[] for _ in jobs]
         self._ended: dict[int, str] = {}
         self._final: dict[int, dict[str, Tensor]] = {}
@@ -212,30 +203,28 @@ class _Run:
         """Wall time of this run and of those it resumed."""
         return self._earlier_seconds + time.monotonic() - self._begun
 
-    def take(self, measured: Sequence[Mapping[str, Any]], rates: Sequence[float]) -> None:
+    def take(self, measured: Mapping[int, Mapping[str, Any]]) -> None:
         """Write down measurements of the jobs in training and end those that are done."""
-        for seat, (job, facts) in enumerate(zip(self.seated, measured, strict=True)):
-            if job in self._ended:
-                continue
-            steps = self.epoch * self._steps
-            self._histories[job].append(
-                EpochRecord(epoch=self.epoch, steps=steps, rate=rates[seat], **facts)
+        for job in self.active:
+            steps, rate = (
+                self.epoch * self._steps,
+                self._settings.rate(self._jobs[job], self.epoch - 1),
             )
+            record = EpochRecord(epoch=self.epoch, steps=steps, rate=rate, **measured[job])
+            self._histories[job].append(record)
             why = self._ending(job)
             if why is not None:
                 self._ended[job] = why
                 # Copies, in torch's usual order in memory.
                 self._final[job] = {
                     name: tensor.detach().cpu().contiguous().clone()
-                    for name, tensor in self._trainer.tensors(seat).items()
+                    for name, tensor in self._trainer.tensors(job).items()
                     if name.startswith("state.")
                 }
-        staying = [p for p, job in enumerate(self.seated) if job not in self._ended]
-        self.active = [self.seated[seat] for seat in staying]
-        stay = LEFT_BEFORE_LEAVING * len(self.seated) if self._trainer.leaving_is_dear else 0.0
-        if 0 < len(staying) < len(self.seated) and (not stay or len(staying) <= stay):
-            self._trainer.keep(staying)
-            self.seated = list(self.active)
+        self.active = [job for job in self.active if job not in self._ended]
+        share = LEFT_BEFORE_LEAVING if self._trainer.leaving_is_dear else 1.0
+        if 0 < len(self.active) < len(measured) and len(self.active) <= share * len(measured):
+            self._trainer.keep(self.active)
 
     def _ending(self, job: int) -> str | None:
         settings, history = self._settings, self._histories[job]
@@ -262,7 +251,7 @@ class _Run:
         """Write a checkpoint if the last is older than `interval` seconds or all jobs are done."""
         if self.active and time.monotonic() - self._kept < interval:
             return
-        active = {job: self._trainer.tensors(self.seated.index(job)) for job in self.active}
+        active = {job: self._trainer.tensors(job) for job in self.active}
         tensors = {
             f"{job}.{name}": tensor
             for job, state in (self._final | active).items()
@@ -290,11 +279,10 @@ class _Run:
             number, _, rest = name.partition(".")
             own[int(number)][rest] = tensor
         self._final = {job: own[job] for job in self._ended}
-        if 0 < len(self.active) < len(self._jobs):
+        if self.active:
             self._trainer.keep(self.active)
-        self.seated = list(self.active)
-        for seat, job in enumerate(self.active):
-            for name, tensor in self._trainer.tensors(seat).items():
+        for job in self.active:
+            for name, tensor in self._trainer.tensors(job).items():
                 tensor.copy_(own[job][name])
 
     def result(self, job: int) -> JobResult:

@@ -123,6 +123,10 @@ class ManySettings(Settings):
     measure_every: PositiveCount = 1
     precision: Annotated[str, checked(one_of, choices=PRECISIONS)] = "float32"
 
+    def rate(self, job: Job, epoch: int) -> float:
+        """A job's learning rate in an epoch, counted from 0."""
+        return job.learning_rate * self.decay**epoch
+
 
 @dataclass(frozen=True)
 class EpochRecord:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
 from nonvacuous.training.graphs import Recordings, full_precision
-from nonvacuous.training.loop import batch_edges
+from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_dropout import Chance, with_own_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material, draw_seed
@@ -34,10 +34,10 @@ class Stack(ABC):
     measured_at_once = 4000
 
     def __init__(
-        self, jobs: Sequence[Job], material: Material, settings: ManySettings, *, recorded: bool
+        self, jobs: Mapping[int, Job], material: Material, settings: ManySettings, *, recorded: bool
     ) -> None:
         self._material, self._settings = material, settings
-        shapes = {tuple(material.train[job.inputs].shape[1:]) for job in jobs}
+        shapes = {tuple(material.train[job.inputs].shape[1:]) for job in jobs.values()}
         if len(shapes) > 1:
             raise BadInput(
                 f"The jobs' inputs have the different shapes {sorted(shapes)} once cropped; "
@@ -49,11 +49,12 @@ class Stack(ABC):
         self._momenta: dict[str, Tensor] = {}
         self._seat(jobs)
 
-    def _seat(self, jobs: Sequence[Job]) -> None:
+    def _seat(self, numbered: Mapping[int, Job]) -> None:
         """Everything that depends on which jobs are here, their networks apart."""
         device, material = self._material.device, self._material
-        self.jobs = list(jobs)
-        count = len(jobs)
+        #: By their numbers among all jobs, in the order of their networks.
+        self.jobs = dict(numbered)
+        jobs, count = list(numbered.values()), len(numbered)
 
         def whole(values: Sequence[int]) -> Tensor:
             return torch.tensor(values, dtype=torch.int64, device=device)
@@ -130,13 +131,14 @@ class Stack(ABC):
 
     # -- an epoch ---------------------------------------------------------------------------------
 
-    def begin_epoch(
-        self, orders: Sequence[Tensor], rates: Sequence[float], first_step: int
-    ) -> None:
+    def begin_epoch(self, epoch: int) -> None:
         """Set what the steps of an epoch share."""
-        self._orders.copy_(torch.stack(list(orders)))
+        jobs, examples = self.jobs.values(), self._material.examples
+        orders = [shuffled(examples, seed=job.seed, epoch=epoch) for job in jobs]
+        rates = [self._settings.rate(job, epoch) for job in jobs]
+        self._orders.copy_(torch.stack(orders))
         self._rates.copy_(torch.tensor(rates, dtype=torch.float64))
-        self.chance.step.fill_(first_step)
+        self.chance.step.fill_(epoch * len(self.batches["step"]))
 
     def _step(self, size: int) -> None:
         chosen = self._orders[:, following(self._start, size, self._material.examples)]
@@ -158,18 +160,18 @@ class Stack(ABC):
     def _update(self, parameter: Tensor, memory: Tensor, gradient: Tensor) -> None:
         """One step of torch's SGD with momentum, each network with its own rate and decay."""
         along = (-1,) + (1,) * (parameter.ndim - 1)
-        if any(job.weight_decay for job in self.jobs):
+        if any(job.weight_decay for job in self.jobs.values()):
             gradient = torch.addcmul(gradient, parameter, self._decays.view(along))
         torch.add(gradient, memory, alpha=self._settings.momentum, out=memory)
         parameter.addcmul_(memory, self._rates.view(along), value=-1)
 
     def _batch(self, chosen: Tensor) -> Tensor:
         material = self._material
-        if all(job.augmentation == "none" for job in self.jobs):
+        if all(job.augmentation == "none" for job in self.jobs.values()):
             return _shown(self._train[chosen + self._offsets])
         seen = [
             material.batch(job, chosen[m], seed=self.chance.seed[m], step=self.chance.step)
-            for m, job in enumerate(self.jobs)
+            for m, job in enumerate(self.jobs.values())
         ]
         # The layout of images in memory is that of one network where there is but one.
         return seen[0].unsqueeze(0) if len(seen) == 1 else torch.stack(seen)
@@ -223,7 +225,7 @@ class Stack(ABC):
         self._momenta = {name: torch.zeros_like(tensor) for name, tensor in trained.items()}
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Go on with these networks only."""
+        """Go on with the networks at these places only."""
 
         def chosen(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             return {name: tensor.detach()[list(kept)] for name, tensor in tensors.items()}
@@ -231,14 +233,15 @@ class Stack(ABC):
         momenta = chosen(self._momenta)
         self.take(chosen(self.trained))
         self._momenta = momenta
-        self._seat([self.jobs[number] for number in kept])
+        jobs = list(self.jobs.items())
+        self._seat(dict(jobs[place] for place in kept))
         if self.recordings is not None:
             self.recordings.forget()
 
-    def tensors(self, number: int) -> dict[str, Tensor]:
+    def tensors(self, place: int) -> dict[str, Tensor]:
         """One network and its momentum; see `nonvacuous.training.many_trainer.Trainer`."""
-        momenta = {name: tensor[number] for name, tensor in self._momenta.items()}
-        state = {name: tensor.detach()[number] for name, tensor in self.trained.items()}
+        momenta = {name: tensor[place] for name, tensor in self._momenta.items()}
+        state = {name: tensor.detach()[place] for name, tensor in self.trained.items()}
         return {
             **{f"state.{name}": tensor for name, tensor in self.named(state).items()},
             **{f"momentum.{name}": tensor for name, tensor in self.named(momenta).items()},
@@ -287,14 +290,14 @@ class Solo(Stack):
     def __init__(
         self,
         module: nn.Module,
-        job: Job,
+        numbered: Mapping[int, Job],
         material: Material,
         settings: ManySettings,
         *,
         recorded: bool,
     ) -> None:
-        super().__init__([job], material, settings, recorded=recorded)
-        device = material.device
+        super().__init__(numbered, material, settings, recorded=recorded)
+        (job,), device = numbered.values(), material.device
         own = Chance(self.chance.seed[0], self.chance.step, self.chance.rate[0])
         module = with_own_layers(module.to(device), own, everywhere=self.drops)
         if any(tensor.ndim == 4 for tensor in module.parameters()):
@@ -317,13 +320,13 @@ class Solo(Stack):
                 buffer = torch.zeros_like(parameter)
                 self._optimizer.state[parameter]["momentum_buffer"] = buffer
 
-    def begin_epoch(
-        self, orders: Sequence[Tensor], rates: Sequence[float], first_step: int
-    ) -> None:
-        super().begin_epoch(orders, rates, first_step)
-        self._rate.fill_(rates[0])
+    def begin_epoch(self, epoch: int) -> None:
+        super().begin_epoch(epoch)
+        (job,) = self.jobs.values()
+        rate = self._settings.rate(job, epoch)
+        self._rate.fill_(rate)
         if self._material.device.type != "cuda":
-            self._optimizer.param_groups[0]["lr"] = rates[0]
+            self._optimizer.param_groups[0]["lr"] = rate
 
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         if self._module.training != training:
@@ -343,7 +346,7 @@ class Solo(Stack):
     def changed(self) -> list[Tensor]:
         return list(self.tensors(0).values())
 
-    def tensors(self, number: int) -> dict[str, Tensor]:
+    def tensors(self, place: int) -> dict[str, Tensor]:
         named = {f"state.{name}": tensor for name, tensor in self._module.state_dict().items()}
         for name, parameter in self._module.named_parameters():
             memory = self._optimizer.state.get(parameter, {}).get("momentum_buffer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -80,7 +80,8 @@ class Matrices(Stack):
         material: Material,
         settings: ManySettings,
     ) -> None:
-        super().__init__(jobs, material, settings, recorded=material.device.type == "cuda")
+        numbered = dict(enumerate(jobs))
+        super().__init__(numbered, material, settings, recorded=material.device.type == "cuda")
         #: Name of each layer, and the shape of its windows (height, width, channels) if it has any.
         self._layers = [(name, _window(layer)) for name, layer in plain_stack(modules[0]) or ()]
         states = [module.to(material.device).state_dict() for module in modules]
@@ -161,7 +162,7 @@ def _pooled(values: Tensor) -> Tensor:
 
 
 class Trainer:
-    """Some networks in training, each with the number of its position: in stacks of one or more."""
+    """Some networks in training, each with the number of its job: in stacks of one or more."""
 
     def __init__(self, stacks: Sequence[Stack], material: Material) -> None:
         self.stacks, self._material = list(stacks), material
@@ -179,22 +180,16 @@ class Trainer:
         for stack in self.stacks:
             stack.ready()
 
-    def epoch(
-        self,
-        orders: Sequence[Tensor],
-        rates: Sequence[float],
-        first_step: int,
-        tick: Callable[[], None],
-    ) -> None:
+    def epoch(self, epoch: int, tick: Callable[[], None]) -> None:
         """Visit every example once in each network's order; `tick` after each network's step."""
         self.ready()
-        for stack, own in self._parts():
-            stack.begin_epoch(orders[own], rates[own], first_step)
+        for stack in self.stacks:
+            stack.begin_epoch(epoch)
         self._run("step", tick)
 
-    def measure(self) -> list[dict[str, Any]]:
+    def measure(self) -> dict[int, dict[str, Any]]:
         """All networks in evaluation mode, on the training and the test set: what an
-        `EpochRecord` says of each."""
+        `EpochRecord` says of each job's."""
         self.ready()
         for sums in (sums for stack in self.stacks for sums in stack.sums.values()):
             sums.zero_()
@@ -203,16 +198,18 @@ class Trainer:
             self._run(name)
         # In one transfer from the device.
         both = [torch.cat([stack.sums["train"], stack.sums["test"]], 1) for stack in self.stacks]
-        return [
-            {
+        counts = torch.cat(both).tolist()
+        numbers = [number for stack in self.stacks for number in stack.jobs]
+        return {
+            number: {
                 "train_loss": loss / material.examples if math.isfinite(loss) else None,
                 "train_errors": round(wrong),
                 "marked_errors": None if material.marked is None else round(among),
                 "unmarked_errors": None if material.marked is None else round(wrong - among),
                 "test_errors": round(tested) if material.test else None,
             }
-            for loss, wrong, among, _, tested, _ in torch.cat(both).tolist()
-        ]
+            for number, (loss, wrong, among, _, tested, _) in zip(numbers, counts, strict=True)
+        }
 
     def _run(self, name: str, tick: Callable[[], None] = lambda: None) -> None:
         """All batches of a work: one stack after the other, or in turns where they are recorded."""
@@ -227,29 +224,21 @@ class Trainer:
         for stack in self.stacks:
             stack.end()
 
-    def keep(self, kept: Sequence[int]) -> None:
-        """Go on with these networks only; they get the numbers 0, 1, ... in this order."""
-        staying = []
-        for stack, own in self._parts():
-            chosen = [number - own.start for number in kept if own.start <= number < own.stop]
+    def keep(self, kept: Collection[int]) -> None:
+        """Go on with the networks of these jobs only."""
+        for stack in self.stacks:
+            chosen = [place for place, number in enumerate(stack.jobs) if number in kept]
             if 0 < len(chosen) < len(stack.jobs):
                 stack.keep(chosen)
-            staying += [stack] if chosen else []
-        self.stacks = staying
+        self.stacks = [stack for stack in self.stacks if not stack.jobs.keys().isdisjoint(kept)]
 
     def tensors(self, number: int) -> dict[str, Tensor]:
-        """The network as state.NAME and its momentum as momentum.NAME.
+        """A job's network as state.NAME and its momentum as momentum.NAME.
 
         They share the network's memory: writing into them changes the network.
         """
-        stack, own = next(pair for pair in self._parts() if number < pair[1].stop)
-        return stack.tensors(number - own.start)
-
-    def _parts(self) -> Iterator[tuple[Stack, slice]]:
-        """Each stack, and the numbers of its networks."""
-        start = 0
-        for stack in self.stacks:
-            yield stack, slice(start, start := start + len(stack.jobs))
+        stack = next(stack for stack in self.stacks if number in stack.jobs)
+        return stack.tensors(list(stack.jobs).index(number))
 
 
 def resolved(method: str, module: nn.Module, device: torch.device) -> str:
@@ -283,8 +272,8 @@ def build_trainer(
     """A trainer of these networks by the method named."""
     if method == "matrices":
         return Trainer([Matrices(modules, jobs, material, settings)], material)
-    networks = zip(modules, jobs, strict=True)
-    recorded = method == "streams"
-    return Trainer(
-        [Solo(*pair, material, settings, recorded=recorded) for pair in networks], material
-    )
+    stacks = [
+        Solo(module, {number: job}, material, settings, recorded=method == "streams")
+        for number, (module, job) in enumerate(zip(modules, jobs, strict=True))
+    ]
+    return Trainer(stacks, material)

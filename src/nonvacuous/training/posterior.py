@@ -25,7 +25,7 @@ from nonvacuous.seeds import DRAWS, derived_seed
 from nonvacuous.settings import Count, Inside, NonNegative, Positive, PositiveCount, Share
 from nonvacuous.training import checks
 from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic
-from nonvacuous.training.loop import Records, Schedule, run_epochs
+from nonvacuous.training.loop import Learner, Records, run_epochs
 from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy, power_loss
 from nonvacuous.training.optimizers import (
     build_optimizer,
@@ -113,7 +113,6 @@ def train_posterior(
     if chosen.bound_examples is None:
         chosen = chosen.changed(bound_examples=max(1, len(examples)))
     checks.whole_number("seed", seed, least=0)
-    traces = records or Records()
     where = prior.device if device is None else torch.device(device)
     if record and where.type != "cuda":
         raise BadInput(f"record=True needs a CUDA device, but the device is {where}: leave it out.")
@@ -121,8 +120,8 @@ def train_posterior(
     with fast_arithmetic(where):
         run_epochs(
             learner,
-            Schedule(chosen, traces.phase or "posterior", len(examples), seed, where),
-            traces,
+            "posterior",
+            records or Records(),
             configuration=lambda: {
                 **chosen.record(),
                 "seed": seed,
@@ -148,12 +147,14 @@ def train_posterior(
     )
 
 
-class _Learner:
-    """The state of posterior training; see `nonvacuous.training.loop.Learner`.
+class _Learner(Learner):
+    """The state of posterior training.
 
     All means lie in one flat tensor, all log-scales (relative to the prior's scales) in another:
     KL and optimizer step are then a few kernels, whatever the number of layers.
     """
+
+    settings: PosteriorSettings
 
     def __init__(
         self,
@@ -167,10 +168,10 @@ class _Learner:
         *,
         record: bool | None,
     ) -> None:
-        self._settings, self._seed, self._device = settings, seed, device
+        self.settings, self.seed = settings, seed
         self._bound_examples = settings.bound_examples or max(1, len(examples))
         self._module = module = copied_network(model).to(device).eval().requires_grad_(False)
-        inputs, self._labels = checks.resident(examples, module, device)
+        inputs, self.labels = checks.resident(examples, module, device)
         inputs = behind_fixed_front(module, inputs)
         self._layout = find_layout(module, inputs[:3])
         self._inputs = Inputs(inputs, module)
@@ -194,7 +195,7 @@ class _Learner:
         )
         self._objective = OBJECTIVES[settings.objective]
         self._generator = torch.Generator(device=device)
-        self._steps = -(-len(examples) // settings.batch_size)
+        self._warm_up = settings.warm_up_epochs * -(-len(examples) // settings.batch_size)
         self._penalty = torch.tensor(settings.kl_penalty, dtype=torch.float64, device=device)
         self._must_record = record is True
         self._recordings: Recordings | None = None
@@ -226,12 +227,9 @@ class _Learner:
             **optimizer_tensors(self.optimizer),
         }
 
-    def step(self, *, epoch: int, step: int, batch: Tensor) -> None:
-        settings = self._settings
-        warm_up = settings.warm_up_epochs * self._steps
-        if warm_up:
-            done = epoch * self._steps + step + 1
-            self._penalty.fill_(settings.kl_penalty * min(1.0, done / warm_up))
+    def step(self, batch: Tensor, *, epoch: int, step: int, done: int) -> None:
+        if self._warm_up:
+            self._penalty.fill_(self.settings.kl_penalty * min(1.0, done / self._warm_up))
         size = len(batch)
         self._batch[:size] = batch
         if self._recordings is not None and (_STEP, size) not in self._recordings:
@@ -242,7 +240,7 @@ class _Learner:
                 if self._must_record:
                     raise
                 self._recordings = None
-        self._generator.manual_seed(derived_seed(self._seed, "noise", epoch, step))
+        self._generator.manual_seed(derived_seed(self.seed, "noise", epoch, step))
         if self._recordings is None:
             self._advance(size)
             return
@@ -261,7 +259,7 @@ class _Learner:
         Of the network alone they come from torch. There are as many numbers as weights, and every
         pass over them counts: the rest is written out, with r = ln(scale of Q / scale of P).
         """
-        settings, labels = self._settings, self._labels[batch]
+        settings, labels = self.settings, self.labels[batch]
         ratios = self._log_ratios.detach()
         with torch.no_grad():
             shifts = torch.sub(self._means, self._prior_means, out=self._shifts)
@@ -321,15 +319,14 @@ class _Learner:
         """The objective and the penalized KL, and the slopes of the objective by risk and KL."""
         risk, kl = risk.requires_grad_(True), kl.requires_grad_(True)
         penalized = kl * self._penalty
-        plan = Plan(self._bound_examples, self._settings.failure, self.facts["free_parameter"])
+        plan = Plan(self._bound_examples, self.settings.failure, self.facts["free_parameter"])
         value = self._objective.function(risk, penalized, plan)
         slopes = torch.autograd.grad(value, (risk, kl))
         return value.detach(), penalized.detach(), slopes
 
     def end_epoch(self, epoch: int) -> tuple[dict[str, Any], bool]:
-        averages = (self._sums / len(self._labels)).tolist()
+        value, risk, error, kl, penalized = (self._sums / len(self.labels)).tolist()
         self._sums.zero_()
-        value, risk, error, kl, penalized = averages
         parameter = self.facts["free_parameter"]
         record = {"epoch": epoch + 1, "objective": value, "risk": risk, "error": error, "kl": kl}
         if parameter is not None:
@@ -339,11 +336,10 @@ class _Learner:
                 empirical_risk=min(1.0, max(0.0, risk)),
                 kl_nats=max(0.0, penalized),
                 examples=self._bound_examples,
-                failure=self._settings.failure,
+                failure=self.settings.failure,
             )
             if self._recordings is not None:
                 self._recordings.forget()  # They hold the old value as a constant.
-        self.facts["history"].append(record)
         return record, False
 
     def posterior(self) -> DiagonalGaussian:
@@ -354,7 +350,8 @@ class _Learner:
             )
 
     def _flat(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        return torch.cat([tensors[name].to(self._device).reshape(-1) for name in self._like])
+        where = self.labels.device
+        return torch.cat([tensors[name].to(where).reshape(-1) for name in self._like])
 
     def _named(self, flat: Tensor) -> dict[str, Tensor]:
         parts = flat.split(self._sizes)
