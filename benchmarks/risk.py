@@ -36,7 +36,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.fixing import last_layer, with_fixed
+from nonvacuous.distributions.copying import last_layer, with_fixed
 from nonvacuous.models import build
 from nonvacuous.risk.pairs import estimate_risk
 

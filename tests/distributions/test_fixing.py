@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.fixing import last_layer, with_fixed
+from nonvacuous.distributions.copying import last_layer, with_fixed
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build
 from nonvacuous.risk.pairs import estimate_risk

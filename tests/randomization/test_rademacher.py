@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.optimize import linprog
 
 from nonvacuous.errors import BadInput
-from nonvacuous.randomization.rademacher import rademacher_estimate, sign_vectors
+from nonvacuous.randomization.classical import rademacher_estimate, sign_vectors
 
 EXAMPLES = 200
 

@@ -8,7 +8,7 @@ from nonvacuous.data import Examples, digits
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build
 from nonvacuous.randomization import corrupt
-from nonvacuous.randomization.stability import Predictor, Rule, uniform_stability
+from nonvacuous.randomization.classical import Predictor, Rule, uniform_stability
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.erm import TrainSettings, train
 

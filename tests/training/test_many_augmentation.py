@@ -10,9 +10,16 @@ from torch import Tensor, nn
 
 from nonvacuous import models
 from nonvacuous.data.preprocessing import center_crop, whiten_each_image
-from nonvacuous.training.many_dropout import BandedResponseNorm, Chance, dropped
 from nonvacuous.training.many_jobs import Job, ManyExamples, ManySettings
-from nonvacuous.training.many_material import PADDING, Material, draw_seed, uniforms
+from nonvacuous.training.many_material import (
+    PADDING,
+    BandedResponseNorm,
+    Chance,
+    Material,
+    draw_seed,
+    dropped,
+    uniforms,
+)
 from tests.training.many_worlds import CLASSES, images, labelings, largest_difference, train_many
 
 

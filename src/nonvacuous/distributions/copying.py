@@ -1,9 +1,9 @@
-"""Copies of networks that users made, which are never touched; several of them side by side."""
+"""Copies of networks that users made, which are never touched: side by side, or partly fixed."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
+from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 
 
@@ -91,3 +92,163 @@ class CheckpointMixture(Checkpoints):
         drawn = torch.searchsorted(self.ends, lots, right=True)
         scores = torch.stack([network(inputs) for network in self.networks], dim=1)
         return scores[torch.arange(inputs.shape[0], device=inputs.device), drawn]
+
+
+# Networks of which a part is random: all other weights are fixed, and have no price.
+#
+# A fixed weight is a buffer. So everything that guards buffers guards it: it must have been what it
+# is before the bound examples were seen, or nothing is promised.
+
+_BATCH = 512
+#: What a convolution shares with its low-rank update.
+_SHAPE = ("kernel_size", "stride", "padding", "dilation", "padding_mode")
+
+
+def with_fixed(module: nn.Module, random: Iterable[str]) -> nn.Module:
+    """A copy in which only the named parameters are left; the others have become buffers."""
+    kept = set(random)
+    copied = copied_network(module)
+    unknown = sorted(kept - {name for name, _ in copied.named_parameters()})
+    if unknown:
+        raise BadInput(f"the network has no parameter {unknown[0]!r} that could be random")
+    for prefix, part in copied.named_modules():
+        for own, parameter in list(part.named_parameters(recurse=False)):
+            if (f"{prefix}.{own}" if prefix else own) not in kept:
+                delattr(part, own)
+                part.register_buffer(own, parameter.detach())
+    return copied
+
+
+class LowRank(nn.Module):
+    """A layer and a low-rank update of it: layer(x) + up(down(x)), where up starts at zero."""
+
+    def __init__(self, layer: nn.Linear | nn.Conv2d, rank: int) -> None:
+        super().__init__()
+        self.layer = layer
+        if isinstance(layer, nn.Linear):
+            self.down: nn.Module = nn.Linear(layer.in_features, rank, bias=False)
+            self.up: nn.Module = nn.Linear(rank, layer.out_features, bias=False)
+        else:
+            shape: dict[str, Any] = {name: getattr(layer, name) for name in _SHAPE}
+            self.down = nn.Conv2d(layer.in_channels, rank, bias=False, **shape)
+            self.up = nn.Conv2d(rank, layer.out_channels, 1, bias=False)
+        nn.init.zeros_(self.up.get_parameter("weight"))
+        self.to(layer.weight)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The layer's output, moved along `rank` directions."""
+        moved: Tensor = self.layer(inputs) + self.up(self.down(inputs))
+        return moved
+
+
+def low_rank(
+    module: nn.Module, *, rank: int, layers: Sequence[str] | None = None, seed: int = 0
+) -> nn.Module:
+    """A copy that computes the same, with low-rank updates (LoRA) that can learn in its layers.
+
+    layers   names of linear or ungrouped convolutional layers; by default all but the last
+             registered one
+    """
+    copied = copied_network(module)
+    kinds = (nn.Linear, nn.Conv2d)
+    eligible = {
+        name: part
+        for name, part in copied.named_modules()
+        if type(part) in kinds and getattr(part, "groups", 1) == 1 and name
+    }
+    chosen = tuple(layers) if layers is not None else tuple(eligible)[:-1]
+    unknown = [name for name in chosen if name not in eligible]
+    if unknown or not chosen:
+        raise BadInput(
+            f"no low-rank update fits {unknown[0] if unknown else 'this network'!r}; it needs "
+            "linear or ungrouped convolutional layers, and there are "
+            f"{', '.join(eligible) or 'none'}"
+        )
+    checks.count("rank", rank, minimum=1)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for name in chosen:
+            copied.set_submodule(name, LowRank(eligible[name], rank))
+    return copied
+
+
+def update_names(module: nn.Module) -> tuple[str, ...]:
+    """The parameters of all low-rank updates."""
+    layers = [name for name, part in module.named_modules() if isinstance(part, LowRank)]
+    return tuple(f"{name}.{own}.weight" for name in layers for own in ("down", "up"))
+
+
+def parameters_named(module: nn.Module, random: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The parameters of these names, or of layers of these names; by default of the last
+    registered layer and of all low-rank updates."""
+    own = [name for name, _ in module.named_parameters()]
+    if not own:
+        raise BadInput("the network has no parameters; there is nothing to put a prior on")
+    if random is None:
+        updates = update_names(module)
+        plain = [name for name in own if name not in updates]
+        last = (plain or own)[-1].rpartition(".")[0]
+        return tuple(n for n in own if n in updates or n.rpartition(".")[0] == last)
+    asked = (random,) if isinstance(random, str) else tuple(random)
+    for name in asked:
+        if not any(n == name or n.startswith(f"{name}.") for n in own):
+            raise BadInput(
+                f"the network has no layer or parameter {name!r} that could be random; its last "
+                f"parameters are {', '.join(own[-4:])}"
+            )
+    return tuple(n for n in own if any(n == a or n.startswith(f"{a}.") for a in asked))
+
+
+@torch.no_grad()
+def last_layer(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
+    """Names of the parameters of the layer that a prediction uses last.
+
+    inputs   a few examples, to watch one prediction of the module in evaluation mode
+    """
+    order: list[str] = []
+    hooks = [
+        part.register_forward_hook(lambda *_, name=name: order.append(name))
+        for name, part in module.named_modules()
+        if next(part.parameters(recurse=False), None) is not None
+    ]
+    try:
+        module(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not order or order.count(order[-1]) > 1:
+        raise BadInput(
+            "the network has no layer of its own at its end that could be random while all others "
+            "are fixed; leave random='last' out"
+        )
+    prefix = f"{order[-1]}." if order[-1] else ""
+    own = module.get_submodule(order[-1]).named_parameters(recurse=False)
+    return tuple(f"{prefix}{name}" for name, _ in own)
+
+
+def fixed_front(module: nn.Module) -> nn.Module | None:
+    """The module's `fixed_front`, if it has one without parameters."""
+    front = getattr(module, "fixed_front", None)
+    if not isinstance(front, nn.Module) or any(True for _ in front.parameters()):
+        return None
+    return front
+
+
+@torch.no_grad()
+def behind(front: nn.Module | None, inputs: Tensor) -> Tensor:
+    """What a front makes of all inputs; without one they stay as they are."""
+    if front is None:
+        return inputs
+    front.eval()
+    return torch.cat([front(batch) for batch in inputs.split(_BATCH)])
+
+
+def behind_fixed_front(module: nn.Module, inputs: Tensor) -> Tensor:
+    """The same for the module's own front, which it loses: `module` then takes the result in.
+
+    It must be a copy of the caller's own.
+    """
+    front = fixed_front(module)
+    if front is not None:
+        module.fixed_front = nn.Identity()
+    return behind(front, inputs)

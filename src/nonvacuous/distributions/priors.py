@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.distributions.attributes import attribute_tensors
-from nonvacuous.distributions.fixing import low_rank, parameters_named, update_names, with_fixed
+from nonvacuous.distributions.copying import low_rank, parameters_named, update_names, with_fixed
 from nonvacuous.distributions.gaussian import DiagonalGaussian, check_same_tensors
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.errors import BadInput

@@ -6,16 +6,18 @@ same way, and what changes is compared. Capacity is what the network can fit aft
 
 from __future__ import annotations
 
+from nonvacuous.randomization.classical import (
+    Rademacher,
+    UniformStability,
+    rademacher_estimate,
+    sign_vectors,
+    uniform_stability,
+)
 from nonvacuous.randomization.corruptions import (
     Corrupted,
     CorruptedDataset,
     corrupt,
     corruption_findings,
-)
-from nonvacuous.randomization.rademacher import (
-    Rademacher,
-    rademacher_estimate,
-    sign_vectors,
 )
 from nonvacuous.randomization.registry import (
     CORRUPTIONS,
@@ -27,7 +29,6 @@ from nonvacuous.randomization.registry import (
 )
 from nonvacuous.randomization.results import Study
 from nonvacuous.randomization.settings import StudySettings
-from nonvacuous.randomization.stability import UniformStability, uniform_stability
 from nonvacuous.randomization.study import study
 
 __all__ = [

@@ -19,8 +19,8 @@ from nonvacuous.data import Dataset, Examples, check_examples, split_examples
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import BadInput, NonvacuousError
 from nonvacuous.methods import Posterior
+from nonvacuous.randomization.classical import sign_vectors
 from nonvacuous.randomization.corruptions import corrupt
-from nonvacuous.randomization.rademacher import sign_vectors
 from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.seeds import derived_seed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.randomization.classical import Rademacher
 from nonvacuous.randomization.conditions import ConditionCertificate
-from nonvacuous.randomization.rademacher import Rademacher
 from nonvacuous.randomization.results import (
     ConditionResult,
     Finding,

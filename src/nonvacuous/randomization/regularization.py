@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from nonvacuous.randomization.learners import Outcome
-from nonvacuous.training.many_dropout import linear_layers_after_the_first
+from nonvacuous.training.many_material import linear_layers_after_the_first
 
 #: The usual values, fixed before anything was seen.
 WEIGHT_DECAY = 5e-4

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nonvacuous.randomization.classical import Rademacher
 from nonvacuous.randomization.conditions import ConditionCertificate, noise_of
 from nonvacuous.randomization.intervals import (
     ChanceTest,
@@ -17,7 +18,6 @@ from nonvacuous.randomization.intervals import (
     ratio_over_networks,
 )
 from nonvacuous.randomization.learners import Outcome
-from nonvacuous.randomization.rademacher import Rademacher
 from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.randomization.regularization import RegularizationRow
 from nonvacuous.randomization.settings import StudySettings

@@ -18,6 +18,7 @@ from nonvacuous.data.load import as_dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.capacity_numbers import capacity_of
+from nonvacuous.randomization.classical import Rademacher, rademacher_estimate
 from nonvacuous.randomization.conditions import (
     Condition,
     ConditionCertificate,
@@ -39,7 +40,6 @@ from nonvacuous.randomization.learners import (
     UserLearner,
     builder_of,
 )
-from nonvacuous.randomization.rademacher import Rademacher, rademacher_estimate
 from nonvacuous.randomization.regularization import (
     RegularizationRow,
     early_stopping,

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.bounds.checks import count
-from nonvacuous.distributions.copying import copied_network
-from nonvacuous.distributions.fixing import behind_fixed_front, fixed_front
+from nonvacuous.distributions.copying import behind_fixed_front, copied_network, fixed_front
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.risk.estimate import (
     OutOfMemory,

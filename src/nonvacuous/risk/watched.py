@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from nonvacuous.risk.layers import RULES, NoRule
 from nonvacuous.risk.positions import Weights
@@ -57,16 +58,6 @@ _SAME_VALUES = {
 }
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple | list):
-        for part in value:
-            yield from _leaves(part)
-    elif isinstance(value, dict):
-        yield from _leaves(tuple(value.values()))
-    else:
-        yield value
-
-
 class Memory:
     """What passes over the same examples share until noise comes in: the last few results.
 
@@ -84,7 +75,7 @@ class Memory:
             if fresh and all(map(_equal, before, given)):
                 return result
         result = function(*given)
-        size = sum(tensor.numel() * tensor.element_size() for tensor in _leaves(result))
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tree_leaves(result))
         if size <= self._BYTES and not any(t is not None and t.is_inference() for t in given):
             self._kept.append((function, given, _versions(given), result))
         return result
@@ -136,7 +127,7 @@ class WatchedPass(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        used = [id(x) for x in _leaves((args, kwargs)) if id(x) in self.parameters]
+        used = [id(x) for x in tree_leaves((args, kwargs)) if id(x) in self.parameters]
         if not used or func in _HARMLESS:
             if not any(isinstance(x, torch.dtype) for x in (*args, *kwargs.values())):
                 func = _SAME_VALUES.get(func, func)

@@ -12,8 +12,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.data.examples import Examples
-from nonvacuous.distributions.copying import copied_network
-from nonvacuous.distributions.fixing import behind, behind_fixed_front, fixed_front
+from nonvacuous.distributions.copying import behind, behind_fixed_front, copied_network, fixed_front
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
@@ -23,6 +22,8 @@ from nonvacuous.training.augmentation import augmented, check_augmentation
 from nonvacuous.training.loop import Learner, Records, borrowed_global_generator, run_epochs
 from nonvacuous.training.optimizers import build_optimizer, optimizer_tensors
 from nonvacuous.training_settings import Optimizer, PlainTraining, RateSchedule
+
+_BATCH = 2048  # examples that a network is measured on at once
 
 
 @dataclass(frozen=True)
@@ -128,21 +129,15 @@ def train(
 
 
 def evaluate(
-    module: nn.Module,
-    inputs: Tensor,
-    labels: Tensor,
-    *,
-    weights: dict[str, Tensor] | None = None,
-    batch_size: int = 2048,
+    module: nn.Module, inputs: Tensor, labels: Tensor, *, weights: dict[str, Tensor] | None = None
 ) -> Score:
     """Mean cross-entropy and errors of a module in evaluation mode, or of it with other weights."""
     totals = torch.zeros(2, dtype=torch.float64, device=labels.device)
     was_training = module.training
     module.eval()
     with torch.no_grad():
-        for start in range(0, len(labels), batch_size):
-            outputs = functional_call(module, weights or {}, (inputs[start : start + batch_size],))
-            wanted = labels[start : start + batch_size]
+        for part, wanted in zip(inputs.split(_BATCH), labels.split(_BATCH), strict=True):
+            outputs = functional_call(module, weights or {}, (part,))
             totals[0] += cross_entropy(outputs, wanted, reduction="sum")
             totals[1] += (outputs.argmax(dim=1) != wanted).sum()
     module.train(was_training)
@@ -207,17 +202,11 @@ class _Learner(Learner):
         settings = self.settings
         self._reseed(derived_seed(self.seed, "layers", epoch, step))
         inputs = augmented(self._inputs[batch], settings.augmentation)
-        with torch.autocast(
-            inputs.device.type,
-            torch.bfloat16,
-            enabled=settings.half_precision and inputs.is_cuda,
-        ):
-            outputs = self._module(inputs)
-        loss = cross_entropy(
-            outputs.to(inputs.dtype),
-            self.labels[batch],
-            label_smoothing=settings.label_smoothing,
-        )
+        half = settings.half_precision and inputs.is_cuda
+        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=half):
+            outputs = self._module(inputs).to(inputs.dtype)
+        smoothing = settings.label_smoothing
+        loss = cross_entropy(outputs, self.labels[batch], label_smoothing=smoothing)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()

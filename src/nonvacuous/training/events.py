@@ -27,7 +27,7 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._cut_torn_line()
+        self.cut_back(None)
 
     def append(
         self,
@@ -60,19 +60,11 @@ class EventLog:
             os.fsync(file.fileno())
             return int(file.seek(0, os.SEEK_END))
 
-    def cut_back(self, position: int) -> None:
-        """Forget all that was appended after `position`."""
-        if self.path.exists() and self.path.stat().st_size > position:
-            with open_here(self.path, "rb+") as file:
-                file.truncate(position)
-        self._cut_torn_line()
-
-    def _cut_torn_line(self) -> None:
+    def cut_back(self, position: int | None) -> None:
+        """Forget all that was appended after `position`, and a last line that a kill has torn."""
         if self.path.exists():
             with open_here(self.path, "rb+") as file:
-                content = file.read()
-                if content and not content.endswith(b"\n"):
-                    file.truncate(content.rfind(b"\n") + 1)
+                file.truncate(file.read(position).rfind(b"\n") + 1)
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:

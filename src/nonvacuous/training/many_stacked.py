@@ -18,9 +18,8 @@ from torch.nn.functional import cross_entropy
 from nonvacuous.errors import BadInput
 from nonvacuous.training.graphs import Recordings, full_precision
 from nonvacuous.training.loop import batch_edges, shuffled
-from nonvacuous.training.many_dropout import Chance, with_own_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
-from nonvacuous.training.many_material import Material, draw_seed
+from nonvacuous.training.many_material import Chance, Material, draw_seed, with_own_layers
 
 
 class Stack(ABC):

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput
 from nonvacuous.models.cnn import Cnn, Mlp
-from nonvacuous.training.many_dropout import dropped
 from nonvacuous.training.many_jobs import Job, ManySettings
-from nonvacuous.training.many_material import Material
+from nonvacuous.training.many_material import Material, dropped
 from nonvacuous.training.many_stacked import Solo, Stack, precision
 
 # Plain networks as batched matrices: one product per layer serves all networks.

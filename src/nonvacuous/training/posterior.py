@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.data.examples import Examples
-from nonvacuous.distributions.copying import copied_network
-from nonvacuous.distributions.fixing import behind_fixed_front
+from nonvacuous.distributions.copying import behind_fixed_front, copied_network
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, Unsupported
@@ -27,11 +26,7 @@ from nonvacuous.training import checks
 from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic
 from nonvacuous.training.loop import Learner, Records, run_epochs
 from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy, power_loss
-from nonvacuous.training.optimizers import (
-    build_optimizer,
-    make_recordable,
-    optimizer_tensors,
-)
+from nonvacuous.training.optimizers import build_optimizer, make_recordable, optimizer_tensors
 from nonvacuous.training.stochastic import draw_noise, find_layout, noisy_call
 from nonvacuous.training_settings import PosteriorTraining, RateSchedule
 

@@ -16,7 +16,7 @@ Which parameters are used in such a way, and only so, is found by watching one f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 #: How many dimensions the inputs have of layers that allow better than one draw per batch.
 _DIMENSIONS: dict[Callable[..., Any], int] = {
@@ -174,16 +175,6 @@ def _operands(
     return input, weight, bias, rest, named
 
 
-def _tensors_in(values: Iterable[Any]) -> Iterable[Tensor]:
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors_in(value)
-        elif isinstance(value, dict):
-            yield from _tensors_in(value.values())
-
-
 class _Watcher(TorchFunctionMode):
     """Counts how often each parameter is used, and notes the layers that allow better noise."""
 
@@ -198,7 +189,7 @@ class _Watcher(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        for tensor in _tensors_in((*args, *kwargs.values())):
+        for tensor in tree_leaves((args, kwargs)):
             name = self._names.get(id(tensor))
             if name is not None:
                 self.uses[name] = self.uses.get(name, 0) + 1
@@ -302,10 +293,9 @@ class _NoisyLayers(TorchFunctionMode):
                 if func is functional.linear:
                     return self._linear(input, weight, bias)
                 return self._convolution(func, input, weight, bias, rest, named)
-        if any(id(tensor) in self._noisy for tensor in _tensors_in((*args, *kwargs.values()))):
+        if any(id(value) in self._noisy for value in tree_leaves((args, kwargs))):
             # A pass that takes another way than the one watched: fall back to a draw per batch.
-            args = tuple(self._with_draws(value) for value in args)
-            kwargs = {key: self._with_draws(value) for key, value in kwargs.items()}
+            args, kwargs = tree_map(self._drawn_once, (args, kwargs))
         return func(*args, **kwargs)
 
     def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -351,16 +341,12 @@ class _NoisyLayers(TorchFunctionMode):
         shape = maps.shape[:2] + (1,) * (maps.ndim - 2)
         return _signs(shape, maps, self._generator)
 
-    def _with_draws(self, value: Any) -> Any:
-        if isinstance(value, Tensor) and id(value) in self._noisy:
-            if id(value) not in self._drawn:
-                mean, noise = self._noisy[id(value)]
-                if id(value) not in self._convolutions:
-                    noise = _scale(noise) * _noise(mean, self._generator)
-                self._drawn[id(value)] = mean + noise
-            return self._drawn[id(value)]
-        if type(value) in (list, tuple):
-            return type(value)(self._with_draws(part) for part in value)
-        if isinstance(value, dict):
-            return {key: self._with_draws(part) for key, part in value.items()}
-        return value
+    def _drawn_once(self, value: Any) -> Any:
+        if id(value) not in self._noisy:
+            return value
+        if id(value) not in self._drawn:
+            mean, noise = self._noisy[id(value)]
+            if id(value) not in self._convolutions:
+                noise = _scale(noise) * _noise(mean, self._generator)
+            self._drawn[id(value)] = mean + noise
+        return self._drawn[id(value)]

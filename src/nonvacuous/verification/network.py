@@ -17,8 +17,7 @@ from nonvacuous.certification.adapting import CONVERSIONS, adapted, folded, has_
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples, import_function
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.copying import copied_network
-from nonvacuous.distributions.fixing import with_fixed
+from nonvacuous.distributions.copying import copied_network, with_fixed
 from nonvacuous.models import BUILDERS, build, rebuild, seeded
 from nonvacuous.rules.digests import fixed_tensors, tensors_digest
 from nonvacuous.verification.audited import version_of

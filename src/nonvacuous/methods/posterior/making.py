@@ -19,7 +19,7 @@ from nonvacuous.certification.candidate import (
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import candidate_twin, count_errors
 from nonvacuous.data import Examples
-from nonvacuous.distributions.fixing import last_layer, with_fixed
+from nonvacuous.distributions.copying import last_layer, with_fixed
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, learned
 from nonvacuous.errors import BadInput
