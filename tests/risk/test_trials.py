@@ -28,9 +28,11 @@ def test_pieces_make_up_the_drawn_examples(
     )
     seen = []
     for start in range(0, trials, chunk):
-        piece = schedule.piece(start, min(start + chunk, trials))
-        assert int(piece.repeats.min()) >= 1 and int(piece.repeats.sum()) == piece.trials
-        seen.append(piece.examples[piece.rows(torch.device("cpu"))])
+        stop = min(start + chunk, trials)
+        distinct, rows = schedule.piece(start, stop, torch.device("cpu"))
+        assert len(rows) == stop - start
+        assert torch.equal(rows.unique(), torch.arange(len(distinct)))
+        seen.append(distinct[rows])
     assert torch.equal(torch.cat(seen), drawn)
 
 

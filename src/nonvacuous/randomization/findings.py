@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.randomization.classical import Rademacher
@@ -179,45 +179,47 @@ def _rademacher(measured: Rademacher | None) -> Finding | None:
     return Finding(f"Rademacher complexity says {what}", "note", measured.verdict)
 
 
-def _certificates(certificates: Sequence[ConditionCertificate]) -> list[Finding]:
-    said = []
+def _certificates(certificates: Sequence[ConditionCertificate]) -> Iterator[Finding]:
     for entry in certificates:
         if entry.risk_upper is not None and entry.risk_upper < entry.floor:
-            text = (
+            yield Finding(
+                f"a false certificate: {entry.condition}",
+                "problem",
                 f"The certificate promises an error of at most {shown_up(entry.risk_upper)} on "
                 f"{entry.condition}, where nobody can err less than {entry.floor:.3f}. One in "
                 f"{1 / (1 - entry.confidence):.0f} may be false by bad luck; repeat it with "
-                "another seed, and report it if it comes again."
+                "another seed, and report it if it comes again.",
             )
-            said.append(Finding(f"a false certificate: {entry.condition}", "problem", text))
     missing = [entry for entry in certificates if entry.risk_upper is None]
     if missing:
-        text = (
+        yield Finding(
+            "no certificate",
+            "note",
             f"{len(missing)} of {len(certificates)} conditions have none. "
-            f"{missing[0].condition}: {missing[0].reason}"
+            f"{missing[0].condition}: {missing[0].reason}",
         )
-        said.append(Finding("no certificate", "note", text))
     by_name = {entry.condition: entry for entry in certificates}
     true, random = by_name.get("true"), by_name.get("random-labels")
     if true is None or random is None or true.risk_upper is None or random.risk_upper is None:
-        return said
+        return
     if random.risk_upper >= random.guessing > true.risk_upper:
-        text = (
+        yield Finding(
+            "the certificate tells them apart",
+            "good",
             f"The same bound promises an error of at most {shown_up(true.risk_upper)} on "
             f"true labels and nothing on random ones ({shown_up(random.risk_upper)}, "
-            f"guessing errs {random.guessing:.3f})."
+            f"guessing errs {random.guessing:.3f}).",
         )
-        said.append(Finding("the certificate tells them apart", "good", text))
     elif true.risk_upper >= true.guessing:
-        text = (
+        yield Finding(
+            "no certificate",
+            "note",
             "On true labels, too, the quick certificate of this study is no better than "
-            "guessing; nonvacuous certify takes more time and usually does better."
+            "guessing; nonvacuous certify takes more time and usually does better.",
         )
-        said.append(Finding("no certificate", "note", text))
-    return said
 
 
-def _unfit(conditions: Sequence[ConditionResult]) -> list[Finding]:
+def _unfit(conditions: Sequence[ConditionResult]) -> Iterator[Finding]:
     words = {
         "learning rate exhausted": "the learning rate had fallen to nothing before they fitted",
         "did not fit": "training ended while the learning rate was still large; try more epochs",
@@ -228,12 +230,10 @@ def _unfit(conditions: Sequence[ConditionResult]) -> list[Finding]:
     for entry in conditions:
         if entry.fitting != "fit":
             by_reason.setdefault(entry.fitting, []).append(entry)
-    said = []
     for reason, entries in by_reason.items():
         listed = ", ".join(
             f"{entry.name} ({len(entry.outcomes) - entry.fitted} of {len(entry.outcomes)} networks)"
             for entry in entries
         )
         text = f"Not all training labels were fitted in {listed}: {words.get(reason, reason)}."
-        said.append(Finding(f"not fitted ({reason})", "note", text))
-    return said
+        yield Finding(f"not fitted ({reason})", "note", text)

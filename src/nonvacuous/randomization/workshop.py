@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +80,8 @@ class Workshop:
             if size == 1:
                 title, message = name, f"network {start + 1} of {count}"
             title = f"training ({title.replace('-', ' ')})"
-
-            def compute(start: int = start, part: str = part, title: str = title) -> dict[str, Any]:
-                return self._compute(made()[start : start + size], part, title, chosen)
-
+            some = slice(start, start + size)
+            compute = partial(self._compute, made, some, part, title, chosen)
             record = self.part(part, compute, title=title, message=message, units=units)
             outcomes += _OUTCOMES.validate_python(record["outcomes"])
         self.networks += count
@@ -115,9 +113,9 @@ class Workshop:
         return plain
 
     def _compute(
-        self, tasks: Sequence[Task], part: str, title: str, learner: Learner
+        self, made: Callable[[], list[Task]], some: slice, part: str, title: str, learner: Learner
     ) -> dict[str, Any]:
-        before = self._done
+        tasks, before = made()[some], self._done
 
         def progress(phase: str, done: int, total: int, message: str) -> None:
             share = len(tasks) * done / max(total, 1)

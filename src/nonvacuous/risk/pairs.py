@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,20 +41,6 @@ from nonvacuous.risk.watched import Memory
 _BLOCK = 1 << 24
 
 
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Some trials: the distinct examples they look at, and how many look at each."""
-
-    examples: Tensor
-    repeats: Tensor
-    trials: int
-
-    def rows(self, device: torch.device) -> Tensor:
-        """For each trial, the position of its example in ``examples``."""
-        repeats = self.repeats.to(device)
-        return torch.repeat_interleave(repeats, output_size=self.trials)
-
-
 class Schedule:
     """Trials whose examples were drawn uniformly with replacement, sorted by example.
 
@@ -71,18 +56,17 @@ class Schedule:
             counts += torch.bincount(drawn, minlength=examples)
         self.ends = counts.cumsum(0).cpu().numpy()
 
-    def piece(self, start: int, stop: int) -> Piece:
-        """The trials from ``start`` up to and without ``stop``."""
+    def piece(self, start: int, stop: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The distinct examples of the trials from ``start`` up to and without ``stop``; and on the
+        device, for each trial, the position of its example among these."""
         first = int(np.searchsorted(self.ends, start, side="right"))
         last = int(np.searchsorted(self.ends, stop, side="left"))
         ends = np.clip(self.ends[first : last + 1], start, stop)
         repeats = np.diff(ends, prepend=start)
         present = np.flatnonzero(repeats)
-        return Piece(
-            examples=torch.from_numpy(first + present),
-            repeats=torch.from_numpy(repeats[present]),
-            trials=stop - start,
-        )
+        times = torch.from_numpy(repeats[present]).to(device)
+        rows = torch.repeat_interleave(times, output_size=stop - start)
+        return torch.from_numpy(first + present), rows
 
 
 def estimate_risk(
@@ -188,12 +172,10 @@ def _estimate(
     schedule = Schedule(examples=len(labels), trials=trials, generator=source)
     keep_pages(device)
 
-    def losses(piece: Piece) -> float:
-        rows = piece.rows(device)
+    def losses(start: int, stop: int) -> float:
+        examples, rows = schedule.piece(start, stop, device)
         seen, wanted = (
-            _pick(tensor, piece.examples)
-            if memory is None
-            else memory(_pick, tensor, piece.examples)
+            _pick(tensor, examples) if memory is None else memory(_pick, tensor, examples)
             for tensor in (inputs, labels)
         )
         outputs = forward(seen.to(device), rows, source)
@@ -205,7 +187,7 @@ def _estimate(
         stop = min(done + size, trials)
         state = source.get_state()
         try:
-            sums.append(losses(schedule.piece(done, stop)))
+            sums.append(losses(done, stop))
         except Exception as error:
             if not is_out_of_memory(error):
                 raise

@@ -206,14 +206,10 @@ class _Run:
     def take(self, measured: Mapping[int, Mapping[str, Any]]) -> None:
         """Write down measurements of the jobs in training and end those that are done."""
         for job in self.active:
-            steps, rate = (
-                self.epoch * self._steps,
-                self._settings.rate(self._jobs[job], self.epoch - 1),
-            )
-            record = EpochRecord(epoch=self.epoch, steps=steps, rate=rate, **measured[job])
+            epoch, rate = self.epoch, self._settings.rate(self._jobs[job], self.epoch - 1)
+            record = EpochRecord(epoch=epoch, steps=epoch * self._steps, rate=rate, **measured[job])
             self._histories[job].append(record)
-            why = self._ending(job)
-            if why is not None:
+            if why := self._ending(job):
                 self._ended[job] = why
                 # Copies, in torch's usual order in memory.
                 self._final[job] = {

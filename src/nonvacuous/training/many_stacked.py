@@ -44,6 +44,11 @@ class Stack(ABC):
                 '(crop_size), or use method="auto".'
             )
         self.recordings = Recordings(material.device) if recorded else None
+        self._works: dict[str, Callable[[int], None]] = {
+            "step": self._step,
+            "train": self._measure_train,
+            "test": self._measure_test,
+        }
         self.trained: dict[str, Tensor] = {}
         self._momenta: dict[str, Tensor] = {}
         self._seat(jobs)
@@ -74,7 +79,8 @@ class Stack(ABC):
         self._sets = [job.inputs for job in jobs]
         used = sorted(set(self._sets))
         # One lookup serves all jobs: several input sets are one long one.
-        self._train = _joined([material.train[number] for number in used])
+        first, *others = (material.train[number] for number in used)
+        self._train = torch.cat([first, *others]) if others else first
         self._offsets = whole([used.index(s) for s in self._sets]).unsqueeze(1) * material.examples
         #: Of each network, over all examples: its loss, its errors, and those among the marked.
         self.sums = {
@@ -97,10 +103,6 @@ class Stack(ABC):
 
     # -- works ------------------------------------------------------------------------------------
 
-    def _work(self, name: str) -> Callable[[int], None]:
-        works = {"step": self._step, "train": self._measure_train, "test": self._measure_test}
-        return works[name]
-
     def ready(self) -> None:
         """Record what will be replayed."""
         if self.recordings is None:
@@ -108,7 +110,7 @@ class Stack(ABC):
         changing = [*self.changed(), self._start, self.chance.step, *self.sums.values()]
         for name, sizes in self.batches.items():
             for size in sorted(set(sizes)):
-                self.recordings.record(name, size, self._work(name), changing=changing)
+                self.recordings.record(name, size, self._works[name], changing=changing)
 
     def begin(self) -> None:
         """Go to the first example."""
@@ -119,7 +121,7 @@ class Stack(ABC):
     def run(self, name: str, size: int) -> None:
         """One batch of a work, or its recording."""
         if self.recordings is None:
-            self._work(name)(size)
+            self._works[name](size)
         else:
             self.recordings.replay(name, size)
 
@@ -269,10 +271,6 @@ def window(start: Tensor, size: int, examples: int) -> tuple[Tensor, Tensor]:
     """The places start, start + 1, ... and which of them exist; the others repeat the last one."""
     positions = start + torch.arange(size, device=start.device)
     return positions.clamp(max=examples - 1), positions < examples
-
-
-def _joined(tensors: Sequence[Tensor]) -> Tensor:
-    return tensors[0] if len(tensors) == 1 else torch.cat(list(tensors))
 
 
 def _shown(tensor: Tensor) -> Tensor:
