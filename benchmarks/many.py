@@ -86,13 +86,13 @@ class Bench:
                 test=[(self.inputs[: self.tests], self.labels[0, : self.tests])],
             ),
             jobs,
+            ManySettings(epochs=1, batch_size=BATCH, precision=precision),
             device=self.device,
         )
         modules = [models.build(network, SHAPE, CLASSES, seed=job.seed) for job in jobs]
-        settings = ManySettings(epochs=1, batch_size=BATCH, precision=precision)
         with fast_arithmetic(self.device):
             begun = time.perf_counter()
-            trainer = build_trainer(method, modules, jobs, material, settings)
+            trainer = build_trainer(method, modules, jobs, material)
 
             def epoch() -> None:
                 trainer.epoch(0, lambda: None)

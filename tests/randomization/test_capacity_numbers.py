@@ -11,7 +11,7 @@ from nonvacuous.data import Examples
 from nonvacuous.errors import NotYetSupported
 from nonvacuous.models import build
 from nonvacuous.networks import capture
-from nonvacuous.randomization.capacity_numbers import capacity_of, perceptron_widths
+from nonvacuous.randomization.classical import capacity_of, perceptron_widths
 
 
 def _examples(*shape: int) -> Examples:

@@ -28,9 +28,8 @@ def whole(value: int) -> Tensor:
 
 
 def material(inputs: Tensor, job: Job, **options: object) -> Material:
-    return Material(
-        ManyExamples([inputs], labelings(len(inputs)), **options), [job], device=torch.device("cpu")
-    )
+    examples = ManyExamples([inputs], labelings(len(inputs)), **options)
+    return Material(examples, [job], ManySettings(epochs=1), device=torch.device("cpu"))
 
 
 def batch(source: Material, job: Job, chosen: list[int], step: int = 0) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nonvacuous.randomization.classical import Rademacher
+from nonvacuous.randomization.classical import Capacity, Rademacher
 from nonvacuous.randomization.conditions import ConditionCertificate, noise_of
 from nonvacuous.randomization.intervals import (
     ChanceTest,
@@ -81,16 +81,6 @@ class LeakCheck:
     @property
     def above_chance(self) -> bool:
         return self.chance.p_value <= self.level
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """What the architecture could do with any labels: never looks at them.
-
-    lines    (what, number, what it means), ready to be shown
-    """
-
-    lines: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True)

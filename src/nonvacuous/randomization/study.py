@@ -17,8 +17,7 @@ from nonvacuous.data import Dataset, find_duplicates, load
 from nonvacuous.data.load import as_dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
-from nonvacuous.randomization.capacity_numbers import capacity_of
-from nonvacuous.randomization.classical import Rademacher, rademacher_estimate
+from nonvacuous.randomization.classical import Rademacher, capacity_of, rademacher_estimate
 from nonvacuous.randomization.conditions import (
     Condition,
     ConditionCertificate,

@@ -85,19 +85,19 @@ def train_many(
     # Before training changes the networks: their initial weights are part of what it tells.
     configuration = {} if checkpoint is None else _configuration(modules, examples, jobs, settings)
     dtype = next(p.dtype for p in modules[0].parameters())
-    material = Material(examples, jobs, device=where, dtype=dtype)
+    material = Material(examples, jobs, settings, device=where, dtype=dtype)
     wanted = [examples.labels, *(labels for _, labels in examples.test or ())]
     for seen in material.train.values():
         check_predicts(modules[0].to(where), shown(seen[:2]), wanted, what="inputs as cropped")
     with fast_arithmetic(where):
-        trainer = build_trainer(chosen, modules, jobs, material, settings)
+        trainer = build_trainer(chosen, modules, jobs, material)
         try:
             trainer.ready()
         except Unsupported:
             if method != "auto":
                 raise
             chosen = "one at a time"
-            trainer = build_trainer(chosen, built(build, jobs), jobs, material, settings)
+            trainer = build_trainer(chosen, built(build, jobs), jobs, material)
         steps = len(batch_edges(material.examples, settings.batch_size)) - 1
         run = _Run(jobs, settings, trainer, steps, begun=begun)
         # Methods and devices round differently: a resumed run keeps to one of each.

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 from nonvacuous.data.preprocessing import center_crop
 from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training.many_jobs import Job, ManyExamples, Prepare
+from nonvacuous.training.many_jobs import Job, ManyExamples, ManySettings, Prepare
 
 # Random numbers as a function of (seed, step, purpose, place), computed on any device.
 #
@@ -109,7 +109,7 @@ _CHUNK = 4096
 
 
 class Material:
-    """Inputs, labels and marks on one device.
+    """Inputs, labels and marks on one device, and the settings that all networks share.
 
     Each input set is kept as networks are measured on it (central windows, prepared) and, if a job
     augments it, as it came. Images are kept with their channels last: that is the layout in which
@@ -120,11 +120,12 @@ class Material:
         self,
         examples: ManyExamples,
         jobs: Sequence[Job],
+        settings: ManySettings,
         *,
         device: torch.device,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.device, self.dtype = device, dtype
+        self.settings, self.device, self.dtype = settings, device, dtype
         self.examples = examples.labels.shape[1]
         self.labels = examples.labels.to(device)
         self.marked = None if examples.marked is None else examples.marked.to(device)

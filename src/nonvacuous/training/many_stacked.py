@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from nonvacuous.errors import BadInput
 from nonvacuous.training.graphs import Recordings, full_precision
 from nonvacuous.training.loop import batch_edges, shuffled
-from nonvacuous.training.many_jobs import Job, ManySettings
+from nonvacuous.training.many_jobs import Job
 from nonvacuous.training.many_material import Chance, Material, draw_seed, with_own_layers
 
 
@@ -32,10 +32,8 @@ class Stack(ABC):
     #: Examples in a measured batch, all networks together: enough to fill a GPU.
     measured_at_once = 4000
 
-    def __init__(
-        self, jobs: Mapping[int, Job], material: Material, settings: ManySettings, *, recorded: bool
-    ) -> None:
-        self._material, self._settings = material, settings
+    def __init__(self, jobs: Mapping[int, Job], material: Material, *, recorded: bool) -> None:
+        self._material, self._settings = material, material.settings
         shapes = {tuple(material.train[job.inputs].shape[1:]) for job in jobs.values()}
         if len(shapes) > 1:
             raise BadInput(
@@ -100,6 +98,11 @@ class Stack(ABC):
     @abstractmethod
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         """Class scores (networks, batch, classes) of inputs (networks, batch, ...)."""
+
+    def precision(self) -> torch.autocast:
+        """The arithmetic of forward passes."""
+        half = self._settings.precision == "bfloat16"
+        return torch.autocast(self._material.device.type, dtype=torch.bfloat16, enabled=half)
 
     # -- works ------------------------------------------------------------------------------------
 
@@ -285,16 +288,10 @@ class Solo(Stack):
     measured_at_once = 1000
 
     def __init__(
-        self,
-        module: nn.Module,
-        numbered: Mapping[int, Job],
-        material: Material,
-        settings: ManySettings,
-        *,
-        recorded: bool,
+        self, module: nn.Module, number: int, job: Job, material: Material, *, recorded: bool
     ) -> None:
-        super().__init__(numbered, material, settings, recorded=recorded)
-        (job,), device = numbered.values(), material.device
+        super().__init__({number: job}, material, recorded=recorded)
+        device, settings = material.device, material.settings
         own = Chance(self.chance.seed[0], self.chance.step, self.chance.rate[0])
         module = with_own_layers(module.to(device), own, everywhere=self.drops)
         if any(tensor.ndim == 4 for tensor in module.parameters()):
@@ -328,7 +325,7 @@ class Solo(Stack):
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         if self._module.training != training:
             self._module.train(training)
-        with precision(self._settings, self._material.device):
+        with self.precision():
             outputs: Tensor = self._module(inputs[0])
         return outputs.unsqueeze(0)
 
@@ -350,10 +347,3 @@ class Solo(Stack):
             if memory is not None:
                 named[f"momentum.{name}"] = memory
         return named
-
-
-def precision(settings: ManySettings, device: torch.device) -> torch.autocast:
-    """The arithmetic of forward passes."""
-    return torch.autocast(
-        device.type, dtype=torch.bfloat16, enabled=settings.precision == "bfloat16"
-    )

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput
 from nonvacuous.models.cnn import Cnn, Mlp
-from nonvacuous.training.many_jobs import Job, ManySettings
+from nonvacuous.training.many_jobs import Job
 from nonvacuous.training.many_material import Material, dropped
-from nonvacuous.training.many_stacked import Solo, Stack, precision
+from nonvacuous.training.many_stacked import Solo, Stack
 
 # Plain networks as batched matrices: one product per layer serves all networks.
 #
@@ -73,14 +73,10 @@ class Matrices(Stack):
     """Plain networks, one batched product for each layer."""
 
     def __init__(
-        self,
-        modules: Sequence[nn.Module],
-        jobs: Sequence[Job],
-        material: Material,
-        settings: ManySettings,
+        self, modules: Sequence[nn.Module], jobs: Sequence[Job], material: Material
     ) -> None:
-        numbered = dict(enumerate(jobs))
-        super().__init__(numbered, material, settings, recorded=material.device.type == "cuda")
+        recorded = material.device.type == "cuda"
+        super().__init__(dict(enumerate(jobs)), material, recorded=recorded)
         #: Name of each layer, and the shape of its windows (height, width, channels) if it has any.
         self._layers = [(name, _window(layer)) for name, layer in plain_stack(modules[0]) or ()]
         states = [module.to(material.device).state_dict() for module in modules]
@@ -90,7 +86,7 @@ class Matrices(Stack):
 
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         values, dropping = inputs, 0
-        with precision(self._settings, values.device):
+        with self.precision():
             for number, (name, window) in enumerate(self._layers):
                 if number > 0:
                     values = values.relu()
@@ -262,17 +258,13 @@ def resolved(method: str, module: nn.Module, device: torch.device) -> str:
 
 
 def build_trainer(
-    method: str,
-    modules: Sequence[nn.Module],
-    jobs: Sequence[Job],
-    material: Material,
-    settings: ManySettings,
+    method: str, modules: Sequence[nn.Module], jobs: Sequence[Job], material: Material
 ) -> Trainer:
     """A trainer of these networks by the method named."""
     if method == "matrices":
-        return Trainer([Matrices(modules, jobs, material, settings)], material)
+        return Trainer([Matrices(modules, jobs, material)], material)
     stacks = [
-        Solo(module, {number: job}, material, settings, recorded=method == "streams")
+        Solo(module, number, job, material, recorded=method == "streams")
         for number, (module, job) in enumerate(zip(modules, jobs, strict=True))
     ]
     return Trainer(stacks, material)
