@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -192,7 +192,7 @@ def condition_result(
     )
 
 
-def shared_configuration(conditions: Sequence[ConditionResult]) -> str | None:
+def shared_configuration(conditions: Iterable[ConditionResult]) -> str | None:
     """One digest if the networks of equal seeds differ in their data only; None if not."""
     by_seed: dict[int, set[str]] = {}
     for condition in conditions:

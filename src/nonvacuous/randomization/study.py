@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from nonvacuous.claims import in_own_folder
-from nonvacuous.data import Dataset, find_duplicates, load
+from nonvacuous.data import Dataset, Examples, find_duplicates, load
 from nonvacuous.data.load import as_dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
@@ -95,6 +95,8 @@ def study(
     given = with_test(read, seed=settings.seed)
     # A training function of the user's gets the data as they are.
     dataset = standardized(given) if settings.standardize and train is None else given
+    test = dataset.test
+    assert test is not None, "with_test gave it one"
     build, own_name = builder_of(model, dataset.train)
     architecture, trained_by = names or (own_name, None)
     device = torch.device("cpu" if device is None else device)
@@ -118,7 +120,7 @@ def study(
             "network": str(example),
             "trained_by": learner.name,
             "examples": dataset.train.content_hash(),
-            "test": dataset.test.content_hash() if dataset.test is not None else None,
+            "test": test.content_hash(),
         },
         resume=resume,
         force=force,
@@ -126,31 +128,25 @@ def study(
     began = time.monotonic()
     parts = _Parts(dataset, build, workshop, settings, device)
     conditions = parts.paired()
-    by_name = {entry.name: entry for entry in conditions}
-    true, random = by_name["true"], by_name["random-labels"]
-    permutations = parts.permutations(true)
-    rademacher = parts.rademacher()
-    certificates = parts.certificates(given)
-    matrix = parts.regularization(example, true, random)
-    leak = parts.leak(random)
+    true, random = conditions["true"], conditions["random-labels"]
     result = Study(
         architecture=architecture,
         parameters=sum(parameter.numel() for parameter in example.parameters()),
         data=dataset.name,
         examples=len(dataset.train),
-        test_examples=leak.test_examples,
+        test_examples=len(test),
         dimensions=dataset.train.inputs[0].numel(),
         classes=dataset.train.classes,
         trained_by=learner.name,
         settings=settings,
-        configuration=shared_configuration(conditions),
-        conditions=tuple(conditions),
-        permutations=permutations,
-        leak=leak,
-        rademacher=rademacher,
+        configuration=shared_configuration(conditions.values()),
+        conditions=tuple(conditions.values()),
+        permutations=parts.permutations(true),
+        leak=parts.leak(random, test),
+        rademacher=parts.rademacher(),
         capacity=capacity_of(example, dataset.train),
-        certificates=certificates,
-        regularization=matrix,
+        certificates=parts.certificates(given),
+        regularization=parts.regularization(example, true, random),
         findings=(),
         networks=workshop.networks,
         seconds=time.monotonic() - began,
@@ -172,7 +168,7 @@ class _Parts:
     def _task(self, name: str, seed: int, **switched: Any) -> Task:
         return Task(corrupted_condition(self.dataset, name, seed=seed), seed, switched)
 
-    def paired(self) -> list[ConditionResult]:
+    def paired(self) -> dict[str, ConditionResult]:
         """Every condition with every seed: the same seeds, and nothing but the data changed."""
         names, first = self.settings.conditions, self.settings.seed
         outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
@@ -183,10 +179,10 @@ class _Parts:
                 count=len(names),
             ):
                 outcomes[outcome.condition].append(outcome)
-        return [
-            condition_result(name, own, outcomes["true"], confidence=self.settings.confidence)
+        return {
+            name: condition_result(name, own, outcomes["true"], confidence=self.settings.confidence)
             for name, own in outcomes.items()
-        ]
+        }
 
     def relabeled(
         self, name: str, relabel: Callable[..., list[Condition]], count: int
@@ -243,15 +239,13 @@ class _Parts:
             for number, name in enumerate(settings.conditions, start=1)
         )
 
-    def leak(self, random: ConditionResult) -> LeakCheck:
-        train, test = self.dataset.train, self.dataset.test
-        assert test is not None
+    def leak(self, random: ConditionResult, test: Examples) -> LeakCheck:
         chance = chance_test(
             [outcome.confusion for outcome in random.outcomes],
             level=LEAK_LEVEL,
             seed=derived_seed(self.settings.seed, "renamings"),
         )
-        duplicates = len(find_duplicates(train, test, ignore_labels=True))
+        duplicates = len(find_duplicates(self.dataset.train, test, ignore_labels=True))
         return LeakCheck(duplicates, len(test), chance, LEAK_LEVEL)
 
     def regularization(

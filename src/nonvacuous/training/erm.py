@@ -184,19 +184,15 @@ class _Learner(Learner):
             weight_decay=settings.weight_decay,
         )
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        self._average = _copies(module) if settings.averaging else None
-        self._best = _copies(module)
+        # Empty where they are not asked for.
+        self._average = _copies(module) if settings.averaging else {}
+        self._best = _copies(module) if settings.patience is not None else {}
         self.facts: dict[str, Any] = {"history": [], "best_epoch": 0, "best_loss": None}
 
     def tensors(self) -> dict[str, Tensor]:
-        kept = {f"module.{name}": tensor for name, tensor in _tensors(self._module).items()}
-        kept |= optimizer_tensors(self.optimizer)
-        kept["loss_sum"] = self._loss_sum
-        if self._average is not None:
-            kept |= {f"average.{name}": tensor for name, tensor in self._average.items()}
-        if self.settings.patience is not None:
-            kept |= {f"best.{name}": tensor for name, tensor in self._best.items()}
-        return kept
+        copies = {"module": _tensors(self._module), "average": self._average, "best": self._best}
+        kept = {f"{of}.{name}": own for of, each in copies.items() for name, own in each.items()}
+        return {**kept, **optimizer_tensors(self.optimizer), "loss_sum": self._loss_sum}
 
     def step(self, batch: Tensor, *, epoch: int, step: int, done: int) -> None:
         settings = self.settings
@@ -211,14 +207,14 @@ class _Learner(Learner):
         loss.backward()
         self.optimizer.step()
         self._loss_sum += loss.detach() * len(batch)
-        if self._average is not None:
+        if self._average:
             # In the first steps the mean of all weights so far, for the start is worth nothing.
             share = max(1.0 - settings.averaging, 1.0 / done)
             _move_toward(self._average, _tensors(self._module), share)
 
     def _judged(self) -> Mapping[str, Tensor]:
         """The weights that count: the running mean where there is one."""
-        return _tensors(self._module) if self._average is None else self._average
+        return self._average or _tensors(self._module)
 
     def end_epoch(self, epoch: int) -> tuple[dict[str, Any], bool]:
         facts, patience = self.facts, self.settings.patience
@@ -232,8 +228,9 @@ class _Learner(Learner):
             needed = self.settings.minimum_improvement
             if facts["best_loss"] is None or score.loss < facts["best_loss"] - needed:
                 facts["best_loss"], facts["best_epoch"] = score.loss, epoch + 1
-                for name, tensor in self._judged().items():
-                    self._best[name].copy_(tensor.detach())
+                judged = self._judged()
+                for name, best in self._best.items():
+                    best.copy_(judged[name].detach())
             stop = patience is not None and epoch + 1 - facts["best_epoch"] >= patience
         return record, stop
 

@@ -27,7 +27,7 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.cut_back(None)
+        self.cut_back(-1)
 
     def append(
         self,
@@ -60,8 +60,8 @@ class EventLog:
             os.fsync(file.fileno())
             return int(file.seek(0, os.SEEK_END))
 
-    def cut_back(self, position: int | None) -> None:
-        """Forget all that was appended after `position`, and a last line that a kill has torn."""
+    def cut_back(self, position: int) -> None:
+        """Forget what was appended after `position` (-1: nothing), and a line torn by a kill."""
         if self.path.exists():
             with open_here(self.path, "rb+") as file:
                 file.truncate(file.read(position).rfind(b"\n") + 1)
