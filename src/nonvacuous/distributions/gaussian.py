@@ -16,6 +16,8 @@ from nonvacuous.distributions.storage import load_tensors, save_tensors, tensors
 from nonvacuous.errors import BadInput
 
 _KIND = "DiagonalGaussian"
+#: Of each weight its part of a sum, and a magnitude that the rounding error is proportional to.
+Divergence = Callable[..., tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +129,7 @@ class DiagonalGaussian:
 
     def kl_to(self, prior: DiagonalGaussian) -> dict[str, float]:
         """KL(self || prior) in nats for each tensor, summed in float64 and rounded up."""
-        return self._compared(prior, _kl)
+        return self._compared(prior, _kl, least=0.0)
 
     def kl_nats(self, prior: DiagonalGaussian) -> float:
         """KL(self || prior) in nats over all tensors, rounded up."""
@@ -143,7 +145,7 @@ class DiagonalGaussian:
         """
         if not (math.isfinite(order) and order > 1):
             raise BadInput(f"order must be a finite number above 1, got {order!r}")
-        return self._compared(prior, partial(_renyi, order=order))
+        return self._compared(prior, partial(_renyi, order=order), least=0.0)
 
     def log_density_ratio(self, prior: DiagonalGaussian, weights: Mapping[str, Tensor]) -> float:
         """ln(dself / dprior) at one draw of all weights, in nats, rounded up; may be negative."""
@@ -178,12 +180,16 @@ class DiagonalGaussian:
     def _compared(
         self,
         prior: DiagonalGaussian,
-        divergence: Callable[..., float],
+        divergence: Divergence,
         *more: Mapping[str, Tensor],
+        least: float = -math.inf,
     ) -> dict[str, float]:
         check_same_tensors("the posterior", self.means, "the prior", prior.means)
         tensors = (self.means, self.scales, prior.means, prior.scales, *more)
-        return {name: divergence(*(each[name] for each in tensors)) for name in self.means}
+        return {
+            name: max(least, _sum_upward(divergence, *(each[name] for each in tensors)))
+            for name in self.means
+        }
 
 
 def check_same_tensors(
@@ -265,67 +271,52 @@ _BLOCK = 1 << 22
 _ROUNDING = 64 * torch.finfo(torch.float64).eps
 
 
-def _kl(means: Tensor, scales: Tensor, prior_means: Tensor, prior_scales: Tensor) -> float:
-    """KL(posterior || prior) in nats, summed over one tensor and rounded up."""
-
-    def block(m: Tensor, s: Tensor, prior_m: Tensor, prior_s: Tensor) -> tuple[Tensor, Tensor]:
-        excess, log_ratio, log_size = _compare_scales(s, prior_s)
-        scale_part = (excess - log_ratio).clamp_min(0)
-        mean_part = ((m - prior_m) / prior_s).square()
-        # excess is accurate to a relative error, so only the logarithm's error can exceed the
-        # (possibly much smaller) difference.
-        size = scale_part + mean_part + log_size
-        return (scale_part + mean_part) / 2, size
-
-    return max(0.0, _sum_upward(block, means, scales, prior_means, prior_scales))
+def _kl(m: Tensor, s: Tensor, prior_m: Tensor, prior_s: Tensor) -> tuple[Tensor, Tensor]:
+    """KL(posterior || prior) in nats, weight by weight, and what its rounding is a multiple of."""
+    excess, log_ratio, log_size = _compare_scales(s, prior_s)
+    scale_part = (excess - log_ratio).clamp_min(0)
+    mean_part = ((m - prior_m) / prior_s).square()
+    # excess is accurate to a relative error, so only the logarithm's error can exceed the
+    # (possibly much smaller) difference.
+    size = scale_part + mean_part + log_size
+    return (scale_part + mean_part) / 2, size
 
 
 def _renyi(
-    means: Tensor, scales: Tensor, prior_means: Tensor, prior_scales: Tensor, order: float
-) -> float:
-    """Rényi divergence of the given order (> 1) in nats, rounded up; infinite where undefined.
+    m: Tensor, s: Tensor, prior_m: Tensor, prior_s: Tensor, *, order: float
+) -> tuple[Tensor, Tensor]:
+    """The same for the Rényi divergence of an order above 1; infinite where it is undefined.
 
     It exists only while the posterior is not much wider than the prior:
     ``order * S^2 > (order - 1) * s^2`` for every weight.
     """
     gap = order - 1.0
-
-    def block(m: Tensor, s: Tensor, prior_m: Tensor, prior_s: Tensor) -> tuple[Tensor, Tensor]:
-        excess, log_ratio, log_size = _compare_scales(s, prior_s)
-        mixed = 1.0 - gap * excess
-        scale_part = -log_ratio / 2 - torch.log1p(-gap * excess) / (2 * gap)
-        mean_part = ((m - prior_m) / prior_s).square() * (order / 2) / mixed
-        # ``mixed`` is a difference: its relative error grows as it approaches zero.
-        cancellation = (1.0 + gap * excess.abs()) / mixed
-        size = (
-            log_size
-            + torch.log1p(-gap * excess).abs() / gap
-            + cancellation * (excess.abs() + mean_part)
-            + mean_part
-        )
-        undefined = ~(mixed > 0)
-        infinity = torch.full_like(mixed, math.inf)
-        value = (scale_part.clamp_min(0) + mean_part).where(~undefined, infinity)
-        return value, size.where(~undefined, torch.zeros_like(size))
-
-    return max(0.0, _sum_upward(block, means, scales, prior_means, prior_scales))
+    excess, log_ratio, log_size = _compare_scales(s, prior_s)
+    mixed = 1.0 - gap * excess
+    scale_part = -log_ratio / 2 - torch.log1p(-gap * excess) / (2 * gap)
+    mean_part = ((m - prior_m) / prior_s).square() * (order / 2) / mixed
+    # ``mixed`` is a difference: its relative error grows as it approaches zero.
+    cancellation = (1.0 + gap * excess.abs()) / mixed
+    size = (
+        log_size
+        + torch.log1p(-gap * excess).abs() / gap
+        + cancellation * (excess.abs() + mean_part)
+        + mean_part
+    )
+    undefined = ~(mixed > 0)
+    infinity = torch.full_like(mixed, math.inf)
+    value = (scale_part.clamp_min(0) + mean_part).where(~undefined, infinity)
+    return value, size.where(~undefined, torch.zeros_like(size))
 
 
 def _log_ratio(
-    means: Tensor, scales: Tensor, prior_means: Tensor, prior_scales: Tensor, weights: Tensor
-) -> float:
-    """ln(dposterior / dprior) at ``weights``, in nats, rounded up; it may be negative."""
-
-    def block(
-        m: Tensor, s: Tensor, prior_m: Tensor, prior_s: Tensor, w: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        _, log_ratio, log_size = _compare_scales(s, prior_s)
-        near = ((w - m) / s).square()
-        far = ((w - prior_m) / prior_s).square()
-        size = near + far + log_size
-        return (far - near - log_ratio) / 2, size
-
-    return _sum_upward(block, means, scales, prior_means, prior_scales, weights)
+    m: Tensor, s: Tensor, prior_m: Tensor, prior_s: Tensor, w: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same for ln(dposterior / dprior) at the weights ``w``; it may be negative."""
+    _, log_ratio, log_size = _compare_scales(s, prior_s)
+    near = ((w - m) / s).square()
+    far = ((w - prior_m) / prior_s).square()
+    return (far - near - log_ratio) / 2, near + far + log_size
 
 
 def _compare_scales(s: Tensor, prior_s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -341,7 +332,8 @@ def _compare_scales(s: Tensor, prior_s: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return excess, log_ratio, size + (logs.abs_() + prior_logs.abs_()).where(far, nothing)
 
 
-def _sum_upward(block: Callable[..., tuple[Tensor, Tensor]], *tensors: Tensor) -> float:
+def _sum_upward(block: Divergence, *tensors: Tensor) -> float:
+    """The sum over all weights of tensors, with all that rounding can have taken from it."""
     values: list[float] = []
     sizes: list[float] = []
     # Apple's GPUs have no float64; everywhere else the sums stay where the first tensor is.

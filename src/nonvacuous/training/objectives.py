@@ -124,27 +124,24 @@ def power_loss(outputs: Tensor, labels: Tensor, *, power: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the certificate will count on; `free_parameter` is None for objectives without one."""
+    """What the certificate will count on; `free_parameter` only for objectives that have one."""
 
     examples: int
     failure: float
-    free_parameter: float | None
-
-
-#: A scalar to be minimized, out of the empirical risk and the KL in nats, all in float64.
-ObjectiveFunction = Callable[[Tensor, Tensor, Plan], Tensor]
+    free_parameter: float
 
 
 @dataclass(frozen=True)
 class Objective:
     """A differentiable bound, and for one with a free parameter how to choose that parameter.
 
-    `best_parameter` takes the keyword arguments empirical_risk, kl_nats, examples and failure
-    (floats) and returns the value at which the objective is smallest. Training alternates between
-    steps on the weights and this closed form.
+    `function` makes a scalar to be minimized out of the empirical risk and the KL in nats, all in
+    float64. `best_parameter` takes the keyword arguments empirical_risk, kl_nats, examples and
+    failure (floats) and returns the value at which the objective is smallest. Training alternates
+    between steps on the weights and this closed form.
     """
 
-    function: ObjectiveFunction
+    function: Callable[[Tensor, Tensor, Plan], Tensor]
     best_parameter: Callable[..., float] | None = None
 
 
@@ -167,13 +164,11 @@ def _quadratic(empirical_risk: Tensor, kl_nats: Tensor, plan: Plan) -> Tensor:
 
 def _thiemann(empirical_risk: Tensor, kl_nats: Tensor, plan: Plan) -> Tensor:
     trade_off = plan.free_parameter
-    assert trade_off is not None
     return (empirical_risk + _complexity(kl_nats, plan) / trade_off) / (1.0 - trade_off / 2.0)
 
 
 def _catoni(empirical_risk: Tensor, kl_nats: Tensor, plan: Plan) -> Tensor:
     temperature = plan.free_parameter
-    assert temperature is not None
     exponent = temperature * empirical_risk + (kl_nats - math.log(plan.failure)) / plan.examples
     return torch.expm1(-exponent) / math.expm1(-temperature)
 

@@ -37,13 +37,9 @@ def build_optimizer(
     ]
     if fused is None:
         fused = all(tensor.is_cuda for tensors, _ in groups for tensor in tensors) or None
-    if name == "sgd":
-        return _plain(torch.optim.SGD)(
-            options, lr=1.0, momentum=momentum, weight_decay=weight_decay, fused=fused
-        )
-    return _plain(torch.optim.AdamW)(
-        options, lr=1.0, betas=(momentum, 0.999), weight_decay=weight_decay, fused=fused
-    )
+    kind: type[Optimizer] = torch.optim.SGD if name == "sgd" else torch.optim.AdamW
+    own = {"momentum": momentum} if name == "sgd" else {"betas": (momentum, 0.999)}
+    return _plain(kind)(options, lr=1.0, weight_decay=weight_decay, fused=fused, **own)
 
 
 def make_recordable(optimizer: Optimizer) -> None:
