@@ -37,9 +37,10 @@ def build_optimizer(
     ]
     if fused is None:
         fused = all(tensor.is_cuda for tensors, _ in groups for tensor in tensors) or None
-    kind: type[Optimizer] = torch.optim.SGD if name == "sgd" else torch.optim.AdamW
-    own = {"momentum": momentum} if name == "sgd" else {"betas": (momentum, 0.999)}
-    return _plain(kind)(options, lr=1.0, weight_decay=weight_decay, fused=fused, **own)
+    shared: dict[str, Any] = {"lr": 1.0, "weight_decay": weight_decay, "fused": fused}
+    if name == "sgd":
+        return _plain(torch.optim.SGD)(options, momentum=momentum, **shared)
+    return _plain(torch.optim.AdamW)(options, betas=(momentum, 0.999), **shared)
 
 
 def make_recordable(optimizer: Optimizer) -> None:
