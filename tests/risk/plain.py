@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.risk.estimate import RiskEstimate
 from nonvacuous.risk.losses import Loss, zero_one
+from nonvacuous.risk.pairs import RiskEstimate
 
 
 def risks_of_draws(

@@ -14,9 +14,8 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.risk import layers as layers_module
 from nonvacuous.risk import pairs as pairs_module
-from nonvacuous.risk.estimate import OutOfMemory
 from nonvacuous.risk.losses import Loss, bounded_cross_entropy
-from nonvacuous.risk.pairs import estimate_risk
+from nonvacuous.risk.pairs import OutOfMemory, estimate_risk
 from nonvacuous.seeds import DRAWS
 
 from .networks import CASES, Case, build, seeded

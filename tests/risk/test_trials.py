@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nonvacuous.risk.estimate import default_chunk, is_out_of_memory
-from nonvacuous.risk.pairs import Schedule
+from nonvacuous.risk.forward import is_out_of_memory
+from nonvacuous.risk.pairs import Schedule, default_chunk
 from nonvacuous.risk.watched import WatchedPass
 from tests.examples import some
 

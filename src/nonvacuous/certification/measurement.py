@@ -21,9 +21,8 @@ from nonvacuous.data import Examples, Split, make_split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks import LayerGraph
 from nonvacuous.progress import Progress
-from nonvacuous.risk.estimate import RiskEstimate
 from nonvacuous.risk.losses import Loss, zero_one
-from nonvacuous.risk.pairs import estimate_risk
+from nonvacuous.risk.pairs import RiskEstimate, estimate_risk
 from nonvacuous.rules import arithmetic
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import draw_network, sampling_seed, temperature

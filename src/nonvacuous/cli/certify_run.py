@@ -29,7 +29,7 @@ from nonvacuous.errors import FolderTaken, Refused, Unsupported
 from nonvacuous.foreign import holds_run
 from nonvacuous.methods import HeldOut, PostHoc, Sparsity
 from nonvacuous.report.tables import saved_in_one_line
-from nonvacuous.risk.estimate import is_out_of_memory
+from nonvacuous.risk.forward import is_out_of_memory
 from nonvacuous.settings import Run
 from nonvacuous.studies.networks import (
     build_network,

@@ -30,7 +30,6 @@ from torch.overrides import TorchFunctionMode
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput, Unsupported, WrongMode
-from nonvacuous.risk.estimate import is_out_of_memory
 from nonvacuous.risk.layers import NoRule
 from nonvacuous.risk.positions import Weights
 from nonvacuous.risk.watched import Memory, WatchedPass
@@ -135,6 +134,16 @@ class DrawnWeights:
 
 
 Forward = LocalNoise | DrawnWeights
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out, on whichever device."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in text or "not enough memory" in text or "can't allocate memory" in text
+    )
 
 
 @dataclass(frozen=True, eq=False)

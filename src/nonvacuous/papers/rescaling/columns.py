@@ -28,8 +28,7 @@ from nonvacuous.rescaling.columns import (
 )
 from nonvacuous.rescaling.quotients import symmetries_of
 from nonvacuous.rescaling.solver import rescale
-from nonvacuous.risk.estimate import RiskEstimate
-from nonvacuous.risk.pairs import estimate_risk
+from nonvacuous.risk.pairs import RiskEstimate, estimate_risk
 from nonvacuous.study.settings import CellRecord, Frozen
 
 #: The part of the failure probability that pays for sampling a risk.
