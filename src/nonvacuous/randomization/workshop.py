@@ -98,16 +98,15 @@ class Workshop:
     ) -> dict[str, Any]:
         """A part of the study from disk, or computed and kept."""
         path = self._path(f"{name}.json")
-        known = path is not None and path.is_file()
-        if path is not None and known:
+        if path is not None and path.is_file():
             text = path.read_text(encoding="utf-8")
+            self._done += units
         else:
             self._tell(f"{title}: {message}")
             text = json.dumps(compute(), allow_nan=False)
             if path is not None:
                 write_atomically(path, text)
-        self._done += units
-        if not known:
+            self._done += units
             self._tell(f"{title}: done")
         plain: dict[str, Any] = json.loads(text)
         return plain

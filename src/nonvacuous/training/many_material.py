@@ -137,11 +137,11 @@ class Material:
             k: with_margin(moved[k], examples.crop_size)
             for k in sorted({job.inputs for job in jobs if job.augmentation != "none"})
         }
-        self.test: dict[int, tuple[Tensor, Tensor]] = {}
-        tests = dict(enumerate(examples.test or ()))
-        for k in used if tests else ():
-            inputs, labels = tests[k]
-            self.test[k] = self._seen(stored(inputs.to(device, dtype))), labels.to(device)
+        self.test = {
+            k: (self._seen(stored(inputs.to(device, dtype))), labels.to(device))
+            for k, (inputs, labels) in enumerate(examples.test or ())
+            if k in used
+        }
 
     def _seen(self, tensor: Tensor) -> Tensor:
         """Stored inputs as networks are measured on them."""
