@@ -161,8 +161,13 @@ def count_errors(
     )
 
 
-def measure(task: Task, module: nn.Module, *, device: torch.device, **seen: Any) -> Outcome:
-    """Everything that a study keeps of one trained network; ``seen``: on the way, by field."""
+def measure(
+    task: Task, module: nn.Module, curve: Sequence[CurvePoint], *, device: torch.device, **seen: Any
+) -> Outcome:
+    """Everything that a study keeps of one trained network; ``seen``: on the way, by field.
+
+    curve   a point for every epoch, or none at all
+    """
     condition, classes = task.condition, task.condition.train.classes
     labels, test_labels = condition.train.labels.cpu(), condition.test.labels.cpu()
     own, tested = (
@@ -180,6 +185,9 @@ def measure(task: Task, module: nn.Module, *, device: torch.device, **seen: Any)
         test_examples=len(test_labels),
         true_agreements=int((own == condition.true.cpu()).sum()),
         corrupted_examples=None if condition.corrupted is None else int(condition.corrupted.sum()),
+        fit_epoch=next((point.epoch for point in curve if point.train_errors == 0), None),
+        epochs=len(curve) or None,
+        curve=tuple(curve),
         confusion=tuple(map(tuple, confusion.reshape(classes, classes).tolist())),
         answers=hashlib.sha256(content).hexdigest(),
         data=tensors_digest({"inputs": condition.train.inputs, "labels": condition.train.labels}),
@@ -255,32 +263,29 @@ class BuiltInLearner:
             configuration = _configuration(module, task.seed, {**settings.training(), **own})
             module.load_state_dict(job.state)
             noisy = task.condition.corrupted is not None
-            epochs = job.history[-1].epoch if job.history else 0
-            outcomes.append(
-                measure(
-                    task,
-                    module.to(self.device),
-                    device=self.device,
-                    curve=tuple(
-                        CurvePoint(
-                            epoch=record.epoch,
-                            train_errors=record.train_errors,
-                            corrupted_errors=record.marked_errors if noisy else None,
-                            clean_errors=record.unmarked_errors if noisy else None,
-                            test_errors=record.test_errors,
-                        )
-                        for record in job.history
-                    ),
-                    fit_epoch=job.fit_epoch,
-                    epochs=epochs,
-                    stopped=job.stopped,
-                    # The share of the sum of all learning rates that comes after: it is finite,
-                    # and a network that has not fitted by the time it is spent never will.
-                    rate_left=settings.rate_decay**epochs,
-                    configuration=configuration,
-                    seconds=result.seconds / len(tasks),
+            curve = [
+                CurvePoint(
+                    epoch=record.epoch,
+                    train_errors=record.train_errors,
+                    corrupted_errors=record.marked_errors if noisy else None,
+                    clean_errors=record.unmarked_errors if noisy else None,
+                    test_errors=record.test_errors,
                 )
+                for record in job.history
+            ]
+            outcome = measure(
+                task,
+                module.to(self.device),
+                curve,
+                device=self.device,
+                stopped=job.stopped,
+                # The share of the sum of all learning rates that comes after: it is finite, and a
+                # network that has not fitted by the time it is spent never will.
+                rate_left=settings.rate_decay ** len(curve),
+                configuration=configuration,
+                seconds=result.seconds / len(tasks),
             )
+            outcomes.append(outcome)
         return outcomes
 
 
@@ -319,21 +324,9 @@ class UserLearner:
                 count_errors(network, condition, self._device, epoch=len(curve) + 1)
             ),
         )
+        seen = {"stopped": "unknown", "rate_left": None, "configuration": configuration}
         seconds = time.perf_counter() - start
-        return [
-            measure(
-                task,
-                network,
-                device=self._device,
-                curve=tuple(curve),
-                fit_epoch=next((point.epoch for point in curve if point.train_errors == 0), None),
-                epochs=len(curve) or None,
-                stopped="unknown",
-                rate_left=None,
-                configuration=configuration,
-                seconds=seconds,
-            )
-        ]
+        return [measure(task, network, curve, device=self._device, seconds=seconds, **seen)]
 
 
 Learner = BuiltInLearner | UserLearner
