@@ -29,13 +29,14 @@ from nonvacuous.bounds.sparsity import (
 from nonvacuous.data import Examples, load
 from nonvacuous.data.splits import split_examples
 from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.certify import evaluator_of
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_jacobian import ConvBounds, mean_shifts
-from nonvacuous.sparsity.conv_noise import ConvPass, noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_reading import read_network
-from nonvacuous.sparsity.conv_theorem import ConvEvaluator, read_inputs, unit_reach
+from nonvacuous.sparsity.conv_theorem import read_inputs, unit_reach
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
-from nonvacuous.sparsity.setting import ConvSetting
+from nonvacuous.sparsity.noise import ConvPass, conv_pass, standard_noise
+from nonvacuous.sparsity.setting import ConvSetting, SparseSettings
 
 ESCAPE = 5
 #: Deeper networks bear less noise: the first layer's is 2^(-(36 + 8 convolutions)/4), and each
@@ -120,10 +121,12 @@ def measure(convolutions: int, train: Examples, seed: int, steps: int) -> dict[s
     generator = torch.Generator().manual_seed(seed)
     kept: dict[str, Any] = {"convolutions": convolutions, "sigmas": list(setting.sigmas)}
     for sparse in (True, False):
-        evaluator = ConvEvaluator(chain, chain, sparse=sparse)
+        evaluator = evaluator_of(
+            chain, chain, SparseSettings(variant="sparse" if sparse else "dense")
+        )
         with torch.no_grad():
             noise = standard_noise(chain, len(inputs), generator)
-            noisy = noisy_pass(chain, inputs, setting.sigmas, noise)
+            noisy = conv_pass(chain, inputs, setting.sigmas, noise)
             rows, rival = torch.arange(len(inputs)), inputs.rivals[:, 0]
             kept["E sparse" if sparse else "E dense"] = min(
                 float(evaluator.thresholds(tail, inputs, noisy)[rows, rival].median())

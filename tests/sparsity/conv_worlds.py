@@ -13,9 +13,9 @@ from scipy.stats import norm
 from torch import Tensor
 
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool, Stage
-from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_norms import unrolled
 from nonvacuous.sparsity.conv_theorem import ConvEvaluator
+from nonvacuous.sparsity.noise import ConvInputs, ConvPass, conv_pass, standard_noise
 from nonvacuous.sparsity.setting import ConvSetting
 
 _C = 1.0 / math.sqrt(2.0 * math.pi)
@@ -216,7 +216,7 @@ def hit_rate(
 ) -> float:
     """How often the loss of the noisy network is 1 at an image that the network gets wrong."""
     noisy, inputs = draws_at(evaluator, setting, prior, image, label, draws, generator)
-    return float(evaluator.losses(setting, inputs, noisy).double().mean())
+    return float(evaluator.judged(setting, inputs, noisy)[0].double().mean())
 
 
 def draws_at(
@@ -231,7 +231,7 @@ def draws_at(
     chain = evaluator.network
     inputs = inputs_of(chain, prior, image, label, draws)
     noise = standard_noise(chain, draws, generator)
-    return noisy_pass(chain, inputs, setting.sigmas, noise), inputs
+    return conv_pass(chain, inputs, setting.sigmas, noise), inputs
 
 
 def psi(r: float) -> float:

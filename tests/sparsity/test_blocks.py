@@ -20,8 +20,9 @@ from nonvacuous.sparsity.norms import (
     row_norm,
     sparse_norm,
 )
-from nonvacuous.sparsity.setting import ESCAPES
-from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting, growths
+from nonvacuous.sparsity.setting import ESCAPES, UniformSetting
+from nonvacuous.sparsity.theorem_a import growths
+from tests.sparsity.calls import judge
 from tests.sparsity.number_oracles import babel
 from tests.sparsity.weight_noise import point_inputs, random_layers, tied, uniform_hit_rate
 
@@ -168,7 +169,7 @@ def test_no_inactive_block_wakes_up_and_outputs_move_as_little_as_said():
         for _ in range(6):
             layers = silent(generator, sizes, block)
             point = torch.rand(sizes[0], generator=generator).double()
-            evaluator = UniformEvaluator(layers, layers, sparse=True, block=block)
+            evaluator = judge(layers, layers, theorem="A", sparse=True, block=block)
             asked = tuple(max(1, m // 2 - 1) for m in evaluator.groups)
             setting = UniformSetting(asked, -28, (0,) * layers.hidden, 5)
             used, gammas = evaluator.constants(asked), growths(setting.epsilons)
@@ -225,10 +226,10 @@ def test_theorem_a_with_blocks_sees_errors_and_passes_good_points():
         point = torch.rand(sizes[0], generator=generator).double()
         wrong = tied(layers, point, 0, 1)
         inactive = tuple(max(0, width // block - 1) for width in wrong.widths)
-        evaluator = UniformEvaluator(wrong, wrong, sparse=True, block=block)
+        evaluator = judge(wrong, wrong, theorem="A", sparse=True, block=block)
         setting = UniformSetting(inactive, -8, (0,) * wrong.hidden, ESCAPES.index(0.2))
         assert uniform_hit_rate(evaluator, setting, point, 0, draws=800, generator=generator) >= 0.8
-        calm = UniformEvaluator(layers, layers, sparse=True, block=block)
+        calm = judge(layers, layers, theorem="A", sparse=True, block=block)
         quiet = UniformSetting((1,) * wrong.hidden, -60, (0,) * wrong.hidden, ESCAPES.index(0.2))
         if not all(count < groups for count, groups in zip((1,) * 9, calm.groups, strict=False)):
             continue

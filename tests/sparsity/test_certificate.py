@@ -22,10 +22,9 @@ from nonvacuous.sparsity.certify import SparsityCertificate, final_estimate
 from nonvacuous.sparsity.constants import constants, measured
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.noise import read_inputs
-from nonvacuous.sparsity.search import Evaluator
-from nonvacuous.sparsity.setting import Setting, SparseSettings, total_nats
+from nonvacuous.sparsity.setting import Setting, total_nats
 from nonvacuous.sparsity.weights import Layers
-from tests.sparsity.calls import certify_sparse
+from tests.sparsity.calls import certify_sparse, judge
 from tests.sparsity.weight_noise import random_layers
 
 ALL = [(t, v) for t in ("A", "D", "E", "F") for v in ("dense", "sparse")]
@@ -240,20 +239,19 @@ def test_the_final_noise_is_not_the_noise_of_the_search() -> None:
     """Freezing comes first: the final seed depends on the setting, and on the network."""
     network, prior, examples = _problem()
     inputs = read_inputs(network, prior, examples)
-    evaluator = Evaluator(network, prior, theorem="E", sparse=True)
+    evaluator = judge(network, prior, theorem="E", sparse=True, passes=1)
     setting = Setting(-20, (0, 0), 7, "exponential", 0, False)
     other = dataclasses.replace(setting, escape=8)
     seeds = {derived_seed(0, "final", network.digest(), s) for s in (setting, other)}
     seeds |= {derived_seed(0, "search"), derived_seed(0, "final", prior.digest(), setting)}
     assert len(seeds) == 4
-    once = SparseSettings(passes=1)
-    first = final_estimate(evaluator, setting, inputs, examples, once, seed=0)
-    assert first == final_estimate(evaluator, setting, inputs, examples, once, seed=0)
+    first = final_estimate(evaluator, setting, inputs, examples, seed=0)
+    assert first == final_estimate(evaluator, setting, inputs, examples, seed=0)
     # What the certificate counted is what a pass with the final seed gives, and no other.
     counts = []
     for seed in (derived_seed(0, "final", network.digest(), setting), derived_seed(0, "search")):
         passes = evaluator.fresh_passes(setting, inputs, passes=1, seed=seed)
-        counts.append(sum(int(evaluator.losses(setting, p, z).sum()) for p, z in passes))
+        counts.append(sum(int(evaluator.judged(setting, p, z)[0].sum()) for p, z in passes))
     assert first.errors == counts[0] != counts[1]
 
 
@@ -307,13 +305,12 @@ def test_claims_about_networks_fitted_to_coin_flips_are_never_false() -> None:
         )
         false += certificate.risk_upper < 0.5
         # A planted mistake: a certificate that forgets how far the network moved is false here.
-        evaluator = Evaluator(network, prior, theorem="E", sparse=False)
+        evaluator = judge(network, prior, theorem="E", sparse=False, passes=1)
         estimate = final_estimate(
             evaluator,
             Setting(-40, (0,), 5, "exponential", 0, False),
             read_inputs(network, prior, examples),
             examples,
-            SparseSettings(passes=1),
             seed=round_,
         )
         forgotten = derandomized(

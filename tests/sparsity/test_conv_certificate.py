@@ -15,12 +15,11 @@ from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.sparsity.certify import SparsityCertificate
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.conv_reading import is_convolutional, read_network
-from nonvacuous.sparsity.conv_theorem import ConvEvaluator
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.setting import BLENDS, ESCAPES, ConvSetting
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.training.loop import Diverged
-from tests.sparsity.calls import certify_sparse
+from tests.sparsity.calls import certify_sparse, judge
 
 
 class _Reshaping(nn.Module):
@@ -230,7 +229,7 @@ def test_the_ledger_names_every_constant_and_sums_to_one_grid() -> None:
 
 
 def _charges(chain: object, setting: ConvSetting, sparse: bool) -> tuple[object, ...]:
-    return ConvEvaluator(chain, chain, sparse=sparse).charges(setting)  # type: ignore[arg-type]
+    return judge(chain, chain, sparse=sparse).charges(setting)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ from torch import nn
 
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.conv_noise import noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.conv_theorem import read_inputs
+from nonvacuous.sparsity.noise import conv_pass, standard_noise
 
 
 def _network(weight: float, layers: int) -> nn.Module:
@@ -37,5 +37,5 @@ def test_images_whose_squares_vanish_count_as_losses() -> None:
     inputs = read_inputs(chain, chain, examples)
     noise = standard_noise(chain, 100, torch.Generator().manual_seed(0))
     silent = [torch.zeros_like(part) for part in noise]
-    found = noisy_pass(chain, inputs, [1e-50] * 5, silent)
+    found = conv_pass(chain, inputs, [1e-50] * 5, silent)
     assert bool(found.scores.isnan().all())

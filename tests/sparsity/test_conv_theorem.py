@@ -13,10 +13,11 @@ from torch.nn import functional
 
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.conv_jacobian import maximum_shift, mean_shifts
-from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_theorem import ConvEvaluator
+from nonvacuous.sparsity.noise import ConvInputs, ConvPass, conv_pass, standard_noise
 from nonvacuous.sparsity.setting import BLENDS, ESCAPES, ConvSetting
 from tests.examples import some
+from tests.sparsity.calls import judge
 from tests.sparsity.conv_worlds import (
     WORLDS,
     Draw,
@@ -80,7 +81,7 @@ def test_thresholds_agree_with_slow_loops(name: str, sparse: bool) -> None:
     generator = _generator(len(name))
     for bias, first, escape in ((False, -26, 0.02), (True, -12, 0.2)):
         chain = random_chain(name, generator, bias=bias)
-        evaluator = ConvEvaluator(chain, chain, sparse=sparse)
+        evaluator = judge(chain, chain, sparse=sparse)
         image = _image(name, generator)
         setting = ConvSetting(first, (1,) * chain.hidden, ESCAPES.index(escape), "exponential", 0)
         draws = slow_passes(chain, image, setting.sigmas, 3, generator)
@@ -130,7 +131,7 @@ def test_noise_on_examples_is_noise_on_kernels() -> None:
             sigmas = (0.3,) * len(chain.stages)
             inputs = inputs_of(chain, chain, image, 0, 1)
             noise = standard_noise(chain, 1, generator)
-            found = noisy_pass(chain, inputs, sigmas, noise)
+            found = conv_pass(chain, inputs, sigmas, noise)
             values = image[None]
             for k, stage in enumerate(chain.stages[:-1]):
                 if stage.positions == 1:
@@ -156,7 +157,7 @@ def test_noisy_passes_have_the_distribution_of_weight_noise() -> None:
         sigmas, draws = (0.3, 0.2, 0.4), 2000
         slow = [weight_noise(chain, image, sigmas, generator)[1][-1] for _ in range(draws)]
         inputs = inputs_of(chain, chain, image, 0, draws)
-        fast = noisy_pass(chain, inputs, sigmas, standard_noise(chain, draws, generator)).scores
+        fast = conv_pass(chain, inputs, sigmas, standard_noise(chain, draws, generator)).scores
         one = np.stack(slow)[:, :, 0]
         for left, right in (
             (one[:, 0], fast[:, 0].numpy()),
@@ -181,7 +182,7 @@ def test_errors_are_seen_with_the_promised_chance(form: tuple[bool, str]) -> Non
             chain = tied(random_chain(name, generator, bias=bias), image, 0, 1)
             priors = (chain, moved(chain, 0.1, generator))
             for prior, first, escape in zip(priors, (-18, -6), (0.05, 0.3), strict=True):
-                evaluator = ConvEvaluator(chain, prior, sparse=sparse)
+                evaluator = judge(chain, prior, sparse=sparse)
                 setting = _setting(chain, first, escape, tail)
                 rate = hit_rate(
                     evaluator, setting, prior, image, 0, draws=draws, generator=generator
@@ -225,7 +226,7 @@ def test_no_kernels_and_image_escape_more_often_than_promised(sparse: bool) -> N
             size = 0.6 if step % 2 else 0.15
             there = image + size * torch.randn(image.shape, generator=generator).double()
             candidate = tied(moved(chain, size, generator), there, 0, 1)
-            evaluator = ConvEvaluator(candidate, candidate, sparse=sparse)
+            evaluator = judge(candidate, candidate, sparse=sparse)
             setting = _setting(candidate, first, escape, "exponential")
             rate = hit_rate(
                 evaluator, setting, candidate, there, 0, draws=draws, generator=generator
@@ -233,7 +234,7 @@ def test_no_kernels_and_image_escape_more_often_than_promised(sparse: bool) -> N
             if rate < best:
                 best, chain, image = rate, candidate, there
         # Measured afresh: the smallest of many noisy rates is too small by chance.
-        evaluator = ConvEvaluator(chain, chain, sparse=sparse)
+        evaluator = judge(chain, chain, sparse=sparse)
         setting = _setting(chain, first, escape, "exponential")
         rate = hit_rate(evaluator, setting, chain, image, 0, draws=6000, generator=generator)
         smallest = min(smallest, rate)
@@ -302,7 +303,7 @@ def test_more_noise_raises_thresholds_and_sparsity_helps_far_from_kinks() -> Non
         chain, image = random_chain(name, generator), _image(name, generator)
         dense = math.inf
         for sparse in (False, True):
-            evaluator = ConvEvaluator(chain, chain, sparse=sparse)
+            evaluator = judge(chain, chain, sparse=sparse)
             medians = []
             for first in (-40, -30, -20, -10):
                 setting = _setting(chain, first, 0.05, "exponential")

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from nonvacuous.data import Examples
-from nonvacuous.sparsity import theorem_d, theorem_e, theorem_f
 from nonvacuous.sparsity.constants import constants
 from nonvacuous.sparsity.noise import Inputs, clean_pass, noisy_pass, pair_margins
 from nonvacuous.sparsity.priors import make_prior
 from nonvacuous.sparsity.setting import SIZES, Setting
+from nonvacuous.sparsity.thresholds import positive_gram, threshold_d, threshold_e, threshold_f
 from nonvacuous.sparsity.training import ChainTraining, limit_spectral_norms, train_chain
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.calls import certify_sparse
@@ -81,19 +81,19 @@ def test_thresholds_stay_on_an_accelerator(anchored: bool) -> None:
     used.__dict__["longest"] = longest
     units = constants(layers, layers, norms="all", sums="each", drift=True, units=True)
     each = units.to("meta")
-    grams = (None, *(theorem_f.positive_gram(w).to("meta") for w in layers.weights[1:-1]))
+    grams = tuple(positive_gram(w).to("meta") for w in layers.weights[1:-1])
     anchor = (output[:, None] - output[None]).clamp(min=0).to("meta")
     results = [
-        theorem_d.thresholds(noisy, inputs.labels, used, 0.1, sparse=True),
-        theorem_d.thresholds(noisy, inputs.labels, used, 0.1, sparse=False),
+        threshold_d(noisy, inputs.labels, used, 0.1, sparse=True),
+        threshold_d(noisy, inputs.labels, used, 0.1, sparse=False),
         *(
-            theorem_e.thresholds(
+            threshold_e(
                 noisy, inputs, used, setting, sparse=sparse, anchor=anchor if anchored else None,
             )
             for sparse in (True, False)
         ),
         *(
-            theorem_f.thresholds(
+            threshold_f(
                 noisy, inputs, each, sizes, sparse=sparse, anchor=anchor if anchored else None,
                 grams=grams,
             )

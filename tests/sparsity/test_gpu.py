@@ -8,10 +8,9 @@ from torch import nn
 
 from nonvacuous.data import Examples
 from nonvacuous.sparsity.noise import noisy_pass, read_inputs, standard_noise
-from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.weights import Layers
-from tests.sparsity.calls import certify_sparse
+from tests.sparsity.calls import certify_sparse, judge
 
 pytestmark = pytest.mark.gpu
 
@@ -49,9 +48,7 @@ def test_thresholds_under_the_same_noise(theorem: str, variant: str) -> None:
     noise = standard_noise(layers, len(examples), generator)
     found = []
     for device in ("cpu", "cuda"):
-        evaluator = Evaluator(
-            layers, prior, theorem=theorem, sparse=variant == "sparse", device=device
-        )
+        evaluator = judge(layers, prior, theorem=theorem, sparse=variant == "sparse", device=device)
         inputs = read_inputs(evaluator.network, prior.to(device), examples)
         drawn = [part.to(device) for part in noise]
         noisy = noisy_pass(evaluator.network, inputs, setting.sigmas, drawn)

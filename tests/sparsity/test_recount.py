@@ -10,8 +10,7 @@ import torch
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.certify import evaluator_of, final_seed, frozen_setting, recount
-from nonvacuous.sparsity.setting import SparseSettings
-from nonvacuous.sparsity.theorem_a import UniformSetting
+from nonvacuous.sparsity.setting import SparseSettings, UniformSetting
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.calls import certify_sparse
 from tests.sparsity.weight_noise import random_layers

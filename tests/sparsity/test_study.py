@@ -14,9 +14,8 @@ from torch import nn
 from nonvacuous.bounds import holdout
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.sparsity.comparisons import PlainChain
 from nonvacuous.sparsity.conv_reading import read_network
-from nonvacuous.sparsity.radii import forward
+from nonvacuous.sparsity.radii import PlainChain, forward
 from nonvacuous.sparsity.study import study
 from nonvacuous.sparsity.weights import Layers
 

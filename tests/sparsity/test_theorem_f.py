@@ -13,14 +13,13 @@ from scipy.stats import norm
 from nonvacuous.bounds.sparsity import expected_shortfall
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, InvalidCertificate
-from nonvacuous.sparsity import theorem_f
+from nonvacuous.sparsity import thresholds
 from nonvacuous.sparsity.constants import check_covering, constants, measured
 from nonvacuous.sparsity.noise import clean_pass, noisy_pass, read_inputs, standard_noise
-from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import SIZES, Setting
 from nonvacuous.sparsity.training import initial_chain, limit_spectral_norms
 from nonvacuous.sparsity.weights import Layers
-from tests.sparsity.calls import certify_sparse
+from tests.sparsity.calls import certify_sparse, judge
 from tests.sparsity.weight_noise import point_inputs, random_layers, tied, true_noise
 
 
@@ -80,11 +79,11 @@ def test_an_example_beyond_its_cap_is_lost() -> None:
     generator = _generator(1)
     layers = random_layers((4, 8, 8, 3), generator)
     point = torch.randn(4, generator=generator).double()
-    evaluator = Evaluator(layers, layers, theorem="F", sparse=True)
+    evaluator = judge(layers, layers, theorem="F", sparse=True)
     inputs = point_inputs(layers, layers, point, 0, 500)
     tight, wide = (Setting(-24, (0, 0), 5, SIZES, room, True) for room in (-16, 32))
     noisy, _ = true_noise(layers, point, tight.sigmas, 500, generator)
-    assert bool(evaluator.losses(tight, inputs, noisy).all())
+    assert bool(evaluator.judged(tight, inputs, noisy)[0].all())
     assert bool(evaluator.thresholds(tight, inputs, noisy).isinf().all())
     assert bool(evaluator.thresholds(wide, inputs, noisy).isfinite().all())
 
@@ -94,22 +93,20 @@ def test_row_norms_cover_every_unit_and_are_charged() -> None:
     for seed in range(3):
         network = random_layers((5, 9, 7, 4), _generator(seed))
         for prior in (network, network.zero(), random_layers((5, 9, 7, 4), generator)):
-            truth = measured(network)
+            truth = measured(network, units=True)
             found = constants(network, prior, norms="all", sums=None, drift=True, units=True)
             check_covering(found, truth)
-            assert found.units[0] is None and found.rows == (None, None)
-            table = found.units[1]
-            assert table is not None
+            assert found.rows[0].tolist() == [0.0]
+            table = found.rows[1]
             slow = torch.stack([row.norm() for row in network.weights[1]])
             assert bool((table >= slow).all())
             difference = network.weights[1] - prior.weights[1]
             moved = found.moved[1]
-            assert moved is not None
             assert moved >= float(torch.linalg.matrix_norm(difference, 2))
             names = [line.name for line in found.charges]
             assert names.count("distance of layer 2 from the prior") == 1
             assert names.count("row norms of the units of layer 2") == 1
-            short = dataclasses.replace(found, units=(None, table * 0.5))
+            short = dataclasses.replace(found, rows=(found.rows[0], table * 0.5))
             with pytest.raises(InvalidCertificate, match="row norms of hidden layer 2"):
                 check_covering(short, truth)
 
@@ -117,7 +114,7 @@ def test_row_norms_cover_every_unit_and_are_charged() -> None:
 def test_shifts_that_are_never_negative_meet_positive_products_only() -> None:
     generator = _generator(3)
     matrix = torch.randn(5, 7, generator=generator).double()
-    gram = theorem_f.positive_gram(matrix)
+    gram = thresholds.positive_gram(matrix)
     largest = torch.rand(7, generator=generator).double()
     bound = float(largest @ gram @ largest)
     corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 7).double() * largest
@@ -126,7 +123,7 @@ def test_shifts_that_are_never_negative_meet_positive_products_only() -> None:
     assert float((inside @ matrix.T).square().sum(1).max()) <= bound
     # With signs at will the bound would be false.
     signs = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
-    opposed = theorem_f.positive_gram(signs)
+    opposed = thresholds.positive_gram(signs)
     assert float((signs @ torch.tensor([1.0, -1.0]).double()).square().sum()) > float(opposed.sum())
 
 
@@ -140,15 +137,15 @@ def test_forgetting_the_mean_shifts_would_be_found_out(monkeypatch: pytest.Monke
     layers = Layers.of([first, output], [bias, torch.zeros(2)])
     point = torch.ones(1, dtype=torch.float64)
     layers = tied(layers, point, 0, 1)
-    evaluator = Evaluator(layers, layers, theorem="F", sparse=True)
+    evaluator = judge(layers, layers, theorem="F", sparse=True)
     setting = Setting(-16, (-8,), 10, SIZES, 48, True)
     noisy, _ = true_noise(layers, point, setting.sigmas, draws, generator)
     inputs = point_inputs(layers, layers, point, 0, draws)
-    honest = float(evaluator.losses(setting, inputs, noisy).double().mean())
-    found = theorem_f.levels(layers.widths, escape, sparse=True)
-    blind = dataclasses.replace(found, deviation=-1e6)
-    monkeypatch.setattr(theorem_f, "levels", lambda *_, **__: blind)
-    without = theorem_f.thresholds(
+    honest = float(evaluator.judged(setting, inputs, noisy)[0].double().mean())
+    found = thresholds.joint_levels(layers.widths, escape, sparse=True)
+    blind = (found[0], -1e6)
+    monkeypatch.setattr(thresholds, "joint_levels", lambda *_, **__: blind)
+    without = thresholds.threshold_f(
         noisy,
         inputs,
         evaluator.constants(setting),
@@ -217,12 +214,12 @@ def test_with_norms_near_one_thresholds_grow_like_a_power_of_the_depth(
         chain = [m.double() for m in initial_chain((6, *[width] * hidden, 3), seed=1, start=start)]
         limit_spectral_norms(chain, 1.0)
         layers = Layers.of(chain)
-        evaluator = Evaluator(layers, layers, theorem="F", sparse=sparse)
+        evaluator = judge(layers, layers, theorem="F", sparse=sparse)
         for anchored in (False, True) if sparse else (False,):
             setting = Setting(-36, (0,) * hidden, 5, SIZES, 4, anchored)
             sigmas, used = setting.sigmas, evaluator.constants(setting)
             norms = used.spectral[1:]
-            rows = [float(value.max()) for value in used.units if value is not None]
+            rows = [float(value.max()) for value in used.rows[1:]]
             assert all(v**2 + width * sigmas[0] ** 2 <= 1 + 1 / hidden for v in norms)
             assert all(v**2 <= 1 + 1 / hidden for v in rows)
             seen = read_inputs(layers, layers, _repeated(examples))
@@ -238,11 +235,13 @@ def test_with_norms_near_one_thresholds_grow_like_a_power_of_the_depth(
             if anchored:
                 anchor = evaluator._anchor.flatten(0, 1).norm(dim=1).max()
                 kappa = max(kappa, float(anchor) + float(used.drift or 0.0))
-            split = theorem_f.levels(layers.widths, setting.escape_probability, sparse=sparse)
+            split = thresholds.joint_levels(
+                layers.widths, setting.escape_probability, sparse=sparse
+            )
             tail = (math.e * hidden + 2 * (caps[-1] / (kappa * largest)) ** 2).sqrt()
             power = 2 / 3 * math.sqrt(math.e) * hidden**1.5 + hidden**0.5
             bound = math.sqrt(math.e * width / (2 * math.pi)) * power
-            bound = kappa * largest * (bound + expected_shortfall(split.output) * tail)
+            bound = kappa * largest * (bound + expected_shortfall(split[0]) * tail)
             finite = values[values.isfinite().all(1)]
             assert len(finite) > 50
             assert bool((finite <= bound[values.isfinite().all(1)][:, None] * (1 + 1e-6)).all())
@@ -250,7 +249,7 @@ def test_with_norms_near_one_thresholds_grow_like_a_power_of_the_depth(
     # Ten times as deep: far below ten to the power of the layers, and above nothing at all.
     assert found[20] / found[2] < 10**1.5 * 2
     loud = Layers.of([m * (1.5 if 0 < k < 20 else 1.0) for k, m in enumerate(chain)])
-    evaluator = Evaluator(loud, loud, theorem="F", sparse=sparse)
+    evaluator = judge(loud, loud, theorem="F", sparse=sparse)
     seen = read_inputs(loud, loud, _repeated(examples))
     noisy = noisy_pass(loud, seen, sigmas, standard_noise(loud, len(seen), generator))
     values = evaluator.thresholds(setting, seen, noisy)

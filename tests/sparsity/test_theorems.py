@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from nonvacuous.sparsity.noise import noisy_pass, pair_margins, standard_noise
-from nonvacuous.sparsity.search import Evaluator
-from nonvacuous.sparsity.setting import ESCAPES, Setting
-from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
+from nonvacuous.sparsity.setting import ESCAPES, Setting, UniformSetting
 from nonvacuous.sparsity.weights import Layers
+from tests.sparsity.calls import judge
 from tests.sparsity.threshold_oracles import theorem_d, theorem_e, theorem_f
 from tests.sparsity.weight_noise import (
     hit_rate,
@@ -65,7 +64,7 @@ def test_thresholds_agree_with_slow_loops(
 ) -> None:
     generator = _generator(sum(sizes))
     layers = random_layers(sizes, generator)
-    evaluator = Evaluator(layers, layers, theorem=theorem, sparse=sparse)
+    evaluator = judge(layers, layers, theorem=theorem, sparse=sparse)
     arrays = [w.numpy() for w in layers.weights]
     for first, escape in ((-26, 0.02), (-14, 0.2)):
         tail = {"D": None, "E": "exponential", "F": "sizes"}[theorem]
@@ -130,7 +129,7 @@ def test_errors_are_seen_with_the_promised_chance(
         point = torch.randn(sizes[0], generator=generator).double()
         label, rival = 0, 1
         layers = tied(layers, point, label, rival)
-        evaluator = Evaluator(layers, layers, theorem=theorem, sparse=sparse)
+        evaluator = judge(layers, layers, theorem=theorem, sparse=sparse)
         for first, escape in ((-20, 0.05), (-8, 0.2), (-2, 0.45)):
             setting = _setting(layers, form, first, escape)
             rate = hit_rate(
@@ -155,7 +154,7 @@ def test_errors_are_seen_when_the_prior_is_another_network(
             [w + 0.1 * torch.randn(w.shape, generator=generator).double() for w in layers.weights]
         )
         for prior in (near, layers.zero()):
-            evaluator = Evaluator(layers, prior, theorem=theorem, sparse=sparse)
+            evaluator = judge(layers, prior, theorem=theorem, sparse=sparse)
             setting = _setting(layers, form, -10, escape)
             rate = hit_rate(evaluator, setting, prior, point, 0, draws=draws, generator=generator)
             assert rate >= 1 - escape - 4.5 * math.sqrt(escape * (1 - escape) / draws)
@@ -187,7 +186,7 @@ def test_no_weights_and_input_escape_more_often_than_promised(
             )
             there = point + size * torch.randn(len(point), generator=generator).double()
             candidate = tied(candidate, there, 0, 1)
-            evaluator = Evaluator(candidate, candidate, theorem=theorem, sparse=sparse)
+            evaluator = judge(candidate, candidate, theorem=theorem, sparse=sparse)
             setting = _setting(candidate, form, first, escape)
             rate = hit_rate(
                 evaluator, setting, candidate, there, 0, draws=draws, generator=generator
@@ -195,7 +194,7 @@ def test_no_weights_and_input_escape_more_often_than_promised(
             if rate < best:
                 best, layers, point = rate, candidate, there
         # Measured afresh: the smallest of many noisy rates is too small by chance.
-        evaluator = Evaluator(layers, layers, theorem=theorem, sparse=sparse)
+        evaluator = judge(layers, layers, theorem=theorem, sparse=sparse)
         setting = _setting(layers, form, first, escape)
         rate = hit_rate(evaluator, setting, layers, point, 0, draws=20_000, generator=generator)
         smallest = min(smallest, rate)
@@ -211,13 +210,13 @@ def test_theorem_a_sees_errors_and_passes_good_points() -> None:
         point = torch.randn(sizes[0], generator=generator).double()
         wrong = tied(layers, point, 0, 1)
         for sparse in (False, True):
-            evaluator = UniformEvaluator(wrong, wrong, sparse=sparse)
+            evaluator = judge(wrong, wrong, theorem="A", sparse=sparse)
             inactive = tuple(1 if sparse else 0 for _ in wrong.widths)
             setting = UniformSetting(inactive, -8, (0,) * wrong.hidden, ESCAPES.index(0.2))
             rate = uniform_hit_rate(evaluator, setting, point, 0, draws=1000, generator=generator)
             assert rate >= 0.8
             # Level (3, 4) at W must imply level (2, 2) at W + U, for all but the escape.
-            calm = UniformEvaluator(layers, layers, sparse=sparse)
+            calm = judge(layers, layers, theorem="A", sparse=sparse)
             quiet = UniformSetting(inactive, -60, (0,) * wrong.hidden, ESCAPES.index(0.2))
             for label in range(layers.classes):
                 inputs = point_inputs(layers, layers, point, label, 1)
@@ -262,7 +261,7 @@ def test_more_noise_raises_thresholds_and_ties_are_losses() -> None:
     noise = standard_noise(layers, 64, generator)
     inputs = point_inputs(layers, layers, point, 0, 64)
     for theorem, sparse in itertools.product("DEF", (False, True)):
-        evaluator = Evaluator(layers, layers, theorem=theorem, sparse=sparse)
+        evaluator = judge(layers, layers, theorem=theorem, sparse=sparse)
         tail = {"D": None, "E": "exponential", "F": "sizes"}[theorem]
         room = 64 if theorem == "F" else 0
         medians = []

@@ -8,10 +8,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from nonvacuous.sparsity.judging import Evaluator
 from nonvacuous.sparsity.noise import Inputs, NoisyPass
-from nonvacuous.sparsity.search import Evaluator
-from nonvacuous.sparsity.setting import Setting
-from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting, growths
+from nonvacuous.sparsity.setting import Setting, UniformSetting
+from nonvacuous.sparsity.theorem_a import UniformEvaluator, growths
 from nonvacuous.sparsity.weights import Layers
 
 
@@ -112,7 +112,7 @@ def hit_rate(
     layers = evaluator.layers
     noisy, _ = true_noise(layers, point, setting.sigmas, draws, generator)
     inputs = point_inputs(layers, prior, point, label, draws)
-    return float(evaluator.losses(setting, inputs, noisy).double().mean())
+    return float(evaluator.judged(setting, inputs, noisy)[0].double().mean())
 
 
 def uniform_hit_rate(

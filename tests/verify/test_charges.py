@@ -14,8 +14,13 @@ from nonvacuous.records import ComplexityRecord, KlTerm
 from nonvacuous.rules.derandomization import charge_records
 from nonvacuous.sparsity import constants
 from nonvacuous.sparsity.certify import AnySetting, evaluator_of
-from nonvacuous.sparsity.setting import ConvSetting, Setting, SparseSettings, total_nats
-from nonvacuous.sparsity.theorem_a import UniformSetting
+from nonvacuous.sparsity.setting import (
+    ConvSetting,
+    Setting,
+    SparseSettings,
+    UniformSetting,
+    total_nats,
+)
 from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import ChargeRecord, NoiseLayer, SparsityRecord
 from nonvacuous.verification.findings import Disagreement

@@ -25,8 +25,7 @@ from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.conv_theorem import CONV_THEOREM, ConvEvaluator
 from nonvacuous.sparsity.gauge import gauged
-from nonvacuous.sparsity.judging import Judge, Judged
-from nonvacuous.sparsity.search import Evaluator
+from nonvacuous.sparsity.judging import Evaluator, Judge, Judged
 from nonvacuous.sparsity.setting import (
     BLENDS,
     ESCAPES,
@@ -38,13 +37,14 @@ from nonvacuous.sparsity.setting import (
     Scales,
     Setting,
     SparseSettings,
+    UniformSetting,
     total_nats,
 )
-from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
+from nonvacuous.sparsity.theorem_a import UniformEvaluator
 from nonvacuous.sparsity.weights import Layers, Network
 
 #: The theorems, and what they choose.
-AnyEvaluator = Judge[Any, Any, Any]
+AnyEvaluator = Judge[Any]
 AnySetting = Setting | UniformSetting | ConvSetting
 
 
@@ -159,26 +159,30 @@ def final_estimate(
     setting: AnySetting,
     inputs: Any,
     examples: Examples,
-    settings: SparseSettings,
     *,
     seed: int,
     progress: Progress | None = None,
 ) -> SparsityCertificate:
     """Draw fresh noise for a setting that is final, and turn the counts into the certificate."""
-    fresh, passes = final_seed(seed, judge.network.digest(), setting), settings.passes
+    asked = judge.asked
     count = count_losses(
-        judge, setting, inputs, passes=passes, seed=fresh, phase="fresh noise", progress=progress
+        judge,
+        setting,
+        inputs,
+        passes=asked.passes,
+        seed=final_seed(seed, judge.network.digest(), setting),
+        phase="fresh noise",
+        progress=progress,
     )
-    failure = settings.sampling_share if judge.sampled else 0.0
-    loss_upper = judge.loss_upper(setting, count.errors, count.trials, failure=failure)
+    loss_upper = judge.loss_upper(setting, count.errors, count.trials)
     charges = judge.charges(setting)
     return SparsityCertificate(
-        risk_upper=judge.bound(setting, loss_upper, examples=len(inputs), failure=settings.failure),
+        risk_upper=judge.bound(setting, loss_upper, examples=len(inputs)),
         theorem=judge.theorem,
-        variant="sparse" if judge.sparse else "dense",
+        variant=asked.variant,
         examples=len(inputs),
-        failure=settings.failure,
-        sampling_failure=failure,
+        failure=asked.failure,
+        sampling_failure=asked.sampling_share if judge.sampled else 0.0,
         kl_nats=judge.kl(setting),
         grid_nats=total_nats(charges),
         escape=setting.escape_probability,
@@ -230,10 +234,8 @@ def certify_sparse(
     with torch.no_grad():
         inputs = read_inputs(layers, center, examples, where)
         judge = evaluator_of(layers, center, chosen, device=where)
-        setting = judge.search(inputs, chosen, seed=seed, progress=progress)
-        certificate = final_estimate(
-            judge, setting, inputs, examples, chosen, seed=seed, progress=progress
-        )
+        setting = judge.search(inputs, seed=seed, progress=progress)
+        certificate = final_estimate(judge, setting, inputs, examples, seed=seed, progress=progress)
     if chosen.gauge == "given":
         return certificate
     return replace(certificate, details={**certificate.details, "gauge": chosen.gauge})
@@ -252,15 +254,11 @@ def evaluator_of(
 ) -> AnyEvaluator:
     """The theorem for this network and prior, ready to judge a setting."""
     check_covered(layers, prior, asked)
-    same: dict[str, Any] = {"sparse": asked.variant == "sparse", "choices": asked.choices}
-    if isinstance(layers, ConvChain) and isinstance(prior, ConvChain):
-        # Norms of pooling use derivatives.
-        with torch.enable_grad():
-            return ConvEvaluator(layers.to(device), prior.to(device), **same)
-    assert isinstance(layers, Layers) and isinstance(prior, Layers)
-    if asked.theorem == "A":
-        return UniformEvaluator(layers, prior, device=device, block=asked.block, **same)
-    return Evaluator(layers, prior, theorem=asked.theorem, device=device, **same)
+    kind: Any = UniformEvaluator if asked.theorem == "A" else Evaluator
+    if isinstance(layers, ConvChain):
+        kind = ConvEvaluator
+    evaluator: AnyEvaluator = kind(layers, prior, asked, torch.device(device))
+    return evaluator
 
 
 def check_covered(network: Network, prior: Network, asked: SparseSettings) -> None:

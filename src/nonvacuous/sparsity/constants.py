@@ -16,6 +16,7 @@ from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.errors import BadInput, InvalidCertificate
@@ -30,8 +31,6 @@ EXPONENTS = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
 _LARGEST_TABLE = 20_000_000
 _PAIR_FINENESS = 8
 _UP = 1.0 + 1e-12
-
-
 #: Steps of the grid for constants per factor of two.
 FINENESS = 64
 
@@ -80,7 +79,11 @@ def scalar(
     rounded = known * 2.0 ** (index / fineness)
     if not rounded >= value:
         raise _too_small(name)
-    return rounded, Charge(name, f"reference x 2^({index}/{fineness})", integer_nats(index))
+    return rounded, _step(name, index, fineness)
+
+
+def _step(name: str, index: int, fineness: int = FINENESS) -> Charge:
+    return Charge(name, f"reference x 2^({index}/{fineness})", integer_nats(index))
 
 
 def _too_small(names: str) -> InvalidCertificate:
@@ -119,16 +122,15 @@ class Measured:
 
     pair_norms   (classes, classes, width + 1): norm of the n largest entries of w_y - w_c
     pair_sums    likewise: sum of the n largest positive entries of w_y - w_c
-    rows         per hidden layer: the table of the largest norm of n entries of a row
-    spectral     per hidden layer: the spectral norm
-    units        per hidden layer: the norm of each row
+    rows         per hidden layer but the first: the table of the largest norm of n entries of a
+                 row, or the norm of each row
+    spectral     per hidden layer but the first: the spectral norm
     """
 
     pair_norms: Tensor
     pair_sums: Tensor
     rows: tuple[Tensor, ...]
     spectral: tuple[float, ...]
-    units: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,20 +138,18 @@ class Constants:
     """The grid values that stand inside the loss; never below those of the network.
 
     The first two tables have the shape of :class:`Measured`'s, or (1, 1, width + 1) where one table
-    serves all pairs. For the first layer, which needs neither, ``rows`` holds None, ``spectral`` 0;
-    ``units`` is empty unless each unit's own row norm is needed, and then ``rows`` holds None.
+    serves all pairs. The first layer needs neither ``rows`` nor ``spectral``: they are zero there.
     ``drift`` bounds the norm of the positive part of (w_y - w_c) minus the prior's, for all pairs,
     and ``moved`` the spectral norm of what each hidden layer is away from the prior's.
     """
 
     pair_norms: Tensor
     pair_sums: Tensor | None
-    rows: tuple[Tensor | None, ...]
+    rows: tuple[Tensor, ...]
     spectral: tuple[float, ...]
     drift: float | None
     charges: tuple[Charge, ...]
-    units: tuple[Tensor | None, ...] = ()
-    moved: tuple[float | None, ...] = ()
+    moved: tuple[float, ...] = ()
 
     def norms(self, labels: Tensor, units: Tensor | None = None) -> Tensor:
         """For every example's label, every class and the example's number of units, or all."""
@@ -168,20 +168,19 @@ class Constants:
     @cached_property
     def longest(self) -> tuple[float, ...]:
         """The row norms of whole rows as plain numbers; 0 for the first layer."""
-        return tuple(0.0 if table is None else float(table[-1]) for table in self.rows)
+        return tuple(float(table[-1]) for table in self.rows)
 
     def to(self, device: torch.device | str) -> Constants:
         return replace(
             self,
             pair_norms=self.pair_norms.to(device),
             pair_sums=None if self.pair_sums is None else self.pair_sums.to(device),
-            rows=tuple(None if table is None else table.to(device) for table in self.rows),
-            units=tuple(None if norms is None else norms.to(device) for norms in self.units),
+            rows=tuple(table.to(device) for table in self.rows),
         )
 
 
-def measured(layers: Layers) -> Measured:
-    """Measure a network. The first layer's own constants are not needed by Theorems D and E."""
+def measured(layers: Layers, *, units: bool = False) -> Measured:
+    """Measure a network; with ``units``, the row norm of each unit instead of tables of them."""
     output = layers.weights[-1]
     classes, width = output.shape
     collapse = classes * classes * (width + 1) > _LARGEST_TABLE
@@ -200,9 +199,8 @@ def measured(layers: Layers) -> Measured:
     return Measured(
         torch.stack(norms) * slack,
         torch.stack(sums) * slack,
-        tuple(row_norms(matrix) for matrix in hidden),
-        tuple(spectral_norm(matrix) for matrix in hidden),
-        tuple(unit_norms(matrix) for matrix in hidden),
+        tuple(map(unit_norms if units else row_norms, hidden)),
+        tuple(map(spectral_norm, hidden)),
     )
 
 
@@ -228,8 +226,8 @@ def constants(
     units    whether the row norms are those of each unit, in proportion to the prior's, instead of
              the tables of the largest
     """
-    truth = actual if actual is not None else measured(layers)
-    known = measured(prior.reference())
+    truth = actual if actual is not None else measured(layers, units=units)
+    known = measured(prior.reference(), units=units)
     ledger = Ledger()
     paid, each = ledger.paid, norms == "each"
     name = "norms of output weights"
@@ -238,25 +236,21 @@ def constants(
     if sums is not None:
         name, own = "sums of output weights", sums == "each"
         pair_sums = paid(_pair_table(name, truth.pair_sums, known.pair_sums, own, named=named))
-    rows: list[Tensor | None] = [None]
-    spectral = [0.0]
-    every: list[Tensor | None] = [None]
-    moved: list[float | None] = [None]
-    for index in range(len(truth.rows)):
-        name = layers.names[index + 1]
+    rows, spectral, moved = [torch.zeros(1, dtype=torch.float64, device="cpu")], [0.0], [0.0]
+    for index, name in enumerate(layers.names[1:-1]):
+        pair = truth.rows[index], known.rows[index]
         if units:
-            every.append(paid(_unit_table(name, truth.units[index], known.units[index])))
-            rows.append(None)
+            rows.append(paid(_unit_table(f"row norms of the units of layer {name}", *pair)))
         else:
-            what = f"row norms of layer {name}"
-            rows.append(paid(_table(what, truth.rows[index], known.rows[index], each)))
+            rows.append(paid(_table(f"row norms of layer {name}", *pair, each)))
         what = f"spectral norm of layer {name}"
         spectral.append(paid(scalar(what, truth.spectral[index], known.spectral[index])))
         if units and drift:
             moved.append(paid(_moved(layers, prior, index + 1, known.spectral[index])))
     shift = None
     if drift:
-        shift = paid(_drift(layers, prior, float(known.pair_norms[..., -1].max())))
+        largest = float(known.pair_norms[..., -1].max())
+        shift = paid(drifted(layers.weights[-1], prior.weights[-1], largest, fineness=1))
     return Constants(
         pair_norms,
         pair_sums,
@@ -264,28 +258,23 @@ def constants(
         tuple(spectral),
         shift,
         tuple(ledger.charges),
-        tuple(every) if units else (),
         tuple(moved) if units and drift else (),
     )
 
 
 def check_covering(rounded: Constants, truth: Measured) -> None:
     """Refuse constants of which one is below the network's: the loss would miss its errors."""
-    short = []
-    if bool((rounded.pair_norms[..., 1:] < truth.pair_norms[..., 1:]).any()):
-        short.append("norms of output weights")
-    if rounded.pair_sums is not None and bool(
-        (rounded.pair_sums[..., 1:] < truth.pair_sums[..., 1:]).any()
-    ):
-        short.append("sums of output weights")
-    for layer, (rows, spectral) in enumerate(zip(truth.rows, truth.spectral, strict=True), 1):
-        table, norm = rounded.rows[layer], rounded.spectral[layer]
-        if rounded.units:
-            table, rows = rounded.units[layer], truth.units[layer - 1]
-        if table is None or bool((table < rows).any()):
-            short.append(f"row norms of hidden layer {layer + 1}")
+    tables = {"norms of output weights": (rounded.pair_norms, truth.pair_norms)}
+    if rounded.pair_sums is not None:
+        tables["sums of output weights"] = (rounded.pair_sums, truth.pair_sums)
+    # A table begins with the entry for no unit at all, which is zero.
+    short = [name for name, (table, own) in tables.items() if bool((table < own)[..., 1:].any())]
+    layers = zip(rounded.rows[1:], truth.rows, rounded.spectral[1:], truth.spectral, strict=True)
+    for layer, (table, rows, norm, spectral) in enumerate(layers, start=2):
+        if bool((table < rows).any()):
+            short.append(f"row norms of hidden layer {layer}")
         if norm < spectral:
-            short.append(f"spectral norm of hidden layer {layer + 1}")
+            short.append(f"spectral norm of hidden layer {layer}")
     if short:
         raise _too_small(", ".join(short))
 
@@ -296,18 +285,21 @@ def _unit_table(name: str, truth: Tensor, known: Tensor) -> tuple[Tensor, Charge
     A unit whose weights the prior has next to none of must not force its factor on all others.
     """
     table, index = _covering(truth, torch.maximum(known, known.max() / 8.0), None)
-    text = f"reference x 2^({index}/{FINENESS})"
-    return table, Charge(f"row norms of the units of layer {name}", text, integer_nats(index))
+    return table, _step(name, index)
 
 
-def _drift(layers: Layers, prior: Layers, known: float) -> tuple[float, Charge]:
-    moved = layers.weights[-1] - prior.weights[-1]
-    largest = max(float((row[None] - moved).clamp(min=0).square().sum(1).max()) for row in moved)
+def drifted(
+    mine: Tensor, theirs: Tensor, known: float, *, fineness: int, least: float = 0.0
+) -> tuple[float, Charge]:
+    """The largest distance of a w_y - w_c from the prior's, or of its entries above ``least``."""
+    moved = mine - theirs
+    pairs = ((row[None] - moved).clamp(min=least) for row in moved)
+    largest = max(float(pair.square().sum(1).max()) for pair in pairs)
     # Where both networks' weights share a large part, moving away from it was rounded relative to
     # that part and not to what is left of it.
     lost = 2.0**-50 * math.sqrt(moved.shape[1]) * float(moved.abs().max())
     distance = math.sqrt(largest) * (1.0 + 1e-10) + lost
-    return far("distance of output weights from the prior", distance, known, fineness=1)
+    return far("distance of output weights from the prior", distance, known, fineness=fineness)
 
 
 def _moved(layers: Layers, prior: Layers, layer: int, known: float) -> tuple[float, Charge]:
@@ -366,23 +358,15 @@ def _table(name: str, truth: Tensor, known: Tensor, each: bool) -> tuple[Tensor,
     """A table that is never below ``truth`` (shape of ``known``, broadcast against it)."""
     last, index = _covering(truth[..., -1:], known[..., -1:], None)
     if not each:
-        return (
-            last.expand(*last.shape[:-1], known.shape[-1]).contiguous(),
-            [Charge(name, f"reference x 2^({index}/{FINENESS})", integer_nats(index))],
-        )
-    best: tuple[float, Tensor, list[Charge]] | None = None
-    for exponent in EXPONENTS:
-        table, j = _covering(truth[..., 1:], known[..., 1:], exponent)
-        nats = integer_nats(j)
+        return last.expand(*last.shape[:-1], known.shape[-1]).contiguous(), [_step(name, index)]
+
+    def score(exponent: float) -> float:
         # Entries in the middle are what a sparse certificate uses; a nat is worth little.
-        score = float(table.log().mean()) + 1e-3 * nats
-        if best is None or score < best[0]:
-            flat = choice_nats(2 if exponent == 1.0 else 16)
-            padded = torch.cat([torch.zeros_like(table[..., :1]), table], dim=-1)
-            lines = [
-                Charge(name, f"reference x 2^({j}/{FINENESS})", nats),
-                Charge(f"{name}: shape", f"reference to the power {exponent:g}", flat),
-            ]
-            best = (score, padded, lines)
-    assert best is not None
-    return best[1], best[2]
+        table, step = _covering(truth[..., 1:], known[..., 1:], exponent)
+        return float(table.log().mean()) + 1e-3 * integer_nats(step)
+
+    best = min(EXPONENTS, key=score)
+    table, index = _covering(truth[..., 1:], known[..., 1:], best)
+    flat = choice_nats(2 if best == 1.0 else 16)
+    shape = Charge(f"{name}: shape", f"reference to the power {best:g}", flat)
+    return functional.pad(table, (1, 0)), [_step(name, index), shape]

@@ -17,10 +17,11 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.grad import conv2d_input
 
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
-from nonvacuous.sparsity.conv_noise import window_positions
-from nonvacuous.sparsity.theorem_e import KINK, kinks
+from nonvacuous.sparsity.noise import window_positions
+from nonvacuous.sparsity.thresholds import KINK, kinks
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,24 +171,9 @@ def _backward(stage: Stage, gradient: Tensor) -> Tensor:
     # A kernel as large as the image is a matrix, unless padding shifts the image under it.
     if stage.before == tuple(layer.weight.shape[1:]) and layer.padding == (0, 0):
         gradients = images.flatten(1) @ layer.matrix
-        return gradients.reshape(*gradient.shape[:2], -1)
-    missing = [
-        stage.before[1 + i]
-        - (stage.middle[1 + i] - 1) * layer.stride[i]
-        + 2 * layer.padding[i]
-        - layer.reach[i]
-        for i in (0, 1)
-    ]
-    gradients = functional.conv_transpose2d(
-        images,
-        layer.weight,
-        None,
-        layer.stride,
-        layer.padding,
-        (missing[0], missing[1]),
-        1,
-        layer.dilation,
-    )
+    else:
+        shape, ways = (len(images), *stage.before), (layer.stride, layer.padding, layer.dilation)
+        gradients = conv2d_input(shape, layer.weight, images, *ways)
     return gradients.reshape(*gradient.shape[:2], -1)
 
 

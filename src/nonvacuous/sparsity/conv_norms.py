@@ -19,18 +19,15 @@ from torch.nn import functional
 from nonvacuous.errors import NotYetSupported
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, ImageShape, Pool, Stage
 from nonvacuous.sparsity.norms import UpperNorm, spectral_norm, up
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.weights import Layers, Network
 
 #: Maps of at most this many entries are written out as a matrix and measured exactly.
 _LARGEST_MATRIX = 1_500_000
 _ROUNDING = 1e-12
 
 
-def conv_norm(layer: ConvLayer, shape: ImageShape, *, exact: bool = True) -> UpperNorm:
-    """The smallest of the bounds for images of this shape.
-
-    exact   whether a small map may be written out as a matrix
-    """
+def conv_norm(layer: ConvLayer, shape: ImageShape) -> UpperNorm:
+    """The smallest of the bounds for images of this shape."""
     weight = layer.weight.detach().cpu()
     high, wide = layer.positions(shape[1:])
     bounds = {
@@ -42,7 +39,7 @@ def conv_norm(layer: ConvLayer, shape: ImageShape, *, exact: bool = True) -> Upp
     if (high, wide) == (1, 1) and layer.padding == (0, 0):
         # A kernel that fits once: the map reads one patch, each entry at most once.
         bounds["matrix"] = spectral_norm(weight.flatten(1))
-    elif exact and entries <= _LARGEST_MATRIX:
+    elif entries <= _LARGEST_MATRIX:
         bounds["matrix"] = spectral_norm(unrolled(layer, shape))
     return UpperNorm(bounds)
 
@@ -133,8 +130,11 @@ def _roots(size: int, taps: int) -> Tensor:
 LARGEST = 2_500_000
 
 
-def unrolled_layers(chain: ConvChain) -> Layers:
+def unrolled_layers(chain: Network) -> Layers:
     """The same network as linear layers with ReLU between them, or a refusal that says why not."""
+    if isinstance(chain, Layers):
+        return chain
+    assert isinstance(chain, ConvChain)
     weights, biases = [], []
     previous: Stage | None = None
     for stage in chain.stages:

@@ -3,7 +3,7 @@
 Statement and proof: docs/theory/sparsity.md, 10. What was one number s_k in a chain of linear
 layers is two things here: the deviation of one unit's own noise, which depends on its patch, and
 the Lipschitz constant of a whole layer, the spectral norm of the matrix of patches. How a setting
-is searched: search.py.
+is searched: judging.py.
 """
 
 from __future__ import annotations
@@ -18,16 +18,24 @@ from torch import Tensor
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity import conv_noise
-from nonvacuous.sparsity.constants import Charge, Ledger, far, scalar
+from nonvacuous.sparsity.constants import Charge, Ledger, drifted, far, scalar
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage, receptive_field
 from nonvacuous.sparsity.conv_jacobian import ConvBounds, mean_shifts, pattern, slopes_of_margins
-from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, patch_norm, pieces, with_bias
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
 from nonvacuous.sparsity.judging import Move, NoisyJudge
-from nonvacuous.sparsity.noise import check_examples, pair_margins
+from nonvacuous.sparsity.noise import (
+    ConvInputs,
+    ConvPass,
+    check_examples,
+    conv_pass,
+    pair_margins,
+    patch_norm,
+    pieces,
+    standard_noise,
+    with_bias,
+)
 from nonvacuous.sparsity.setting import BLENDS, ConvSetting, SparseSettings
-from nonvacuous.sparsity.theorem_e import anchored_means, levels, tail_threshold
+from nonvacuous.sparsity.thresholds import anchored_means, levels, tail_threshold
 
 # What is expected of the noise at an example before the network is known.
 
@@ -45,7 +53,7 @@ def read_inputs(chain: ConvChain, prior: ConvChain, examples: Examples) -> ConvI
     with torch.no_grad():
         columns = [
             _expected_sizes(reference, images[part], labels[part])
-            for part in pieces(chain, len(labels), copies=_RIVALS + 1)
+            for part in pieces(chain, len(labels))
         ]
     return ConvInputs(images, labels, *map(torch.cat, zip(*columns, strict=True)))
 
@@ -100,7 +108,9 @@ def _network_bounds(
         stages = zip(chain.stages[1:-1], prior.stages[1:-1], known.stages[1:-1], strict=True)
         for mine, theirs, scale in stages:
             distance.append(ledger.paid(_distance(mine, theirs, unit_norm(scale.layer))))
-    drift = ledger.paid(_drift(chain, prior, float(_pairs(known)[1].max())))
+    largest = float(_pairs(known)[1].max())
+    moved = drifted(chain.output, prior.output, largest, fineness=_DRIFT_FINENESS, least=-math.inf)
+    drift = ledger.paid(moved)
     bounds = ConvBounds(tuple(spectral), tuple(rows), tuple(distance), tuple(pools), drift)
     return bounds, tuple(ledger.charges)
 
@@ -115,36 +125,25 @@ def _distance(mine: Stage, theirs: Stage, known: float) -> tuple[float, Charge]:
     return far(name, moved * (1.0 + 1e-10) + lost, known, fineness=_DRIFT_FINENESS)
 
 
-def _drift(chain: ConvChain, prior: ConvChain, known: float) -> tuple[float, Charge]:
-    moved = chain.output - prior.output
-    largest = max(float((row[None] - moved).square().sum(1).max()) for row in moved)
-    # Where both networks' weights share a large part, moving away from it was rounded relative to
-    # that part and not to what is left of it.
-    heaviest = float(torch.maximum(chain.output.abs(), prior.output.abs()).max())
-    lost = 2.0**-50 * math.sqrt(moved.shape[1]) * heaviest
-    name = "distance of output weights from the prior"
-    distance = math.sqrt(largest) * (1.0 + 1e-10) + lost
-    return far(name, distance, known, fineness=_DRIFT_FINENESS)
-
-
 #: The one proof for chains of convolutions.
 CONV_THEOREM = "E"
 #: Examples on which settings are compared, unless the caller says otherwise.
 _SUBSET = 2000
 
 
-class ConvEvaluator(NoisyJudge[ConvSetting, ConvInputs, ConvPass]):
+class ConvEvaluator(NoisyJudge[ConvSetting]):
     """One variant of the theorem for one network and prior; the network is measured once."""
 
-    theorem, every_class, running, rounds = CONV_THEOREM, True, conv_noise, 8
-    kind, coarse = ConvSetting, range(-60, -11, 8)
+    every_class, noisy_pass = True, staticmethod(conv_pass)
+    rounds, kind, coarse = 8, ConvSetting, range(-60, -11, 8)
 
     def __init__(
-        self, chain: ConvChain, prior: ConvChain, *, sparse: bool, choices: int = 1
+        self, chain: ConvChain, prior: ConvChain, asked: SparseSettings, device: torch.device
     ) -> None:
-        device = chain.stages[0].layer.weight.device
-        super().__init__(chain, prior, sparse=sparse, choices=choices, device=device)
-        self.bounds, self._charges = _network_bounds(chain, prior, sparse=sparse)
+        chain, prior = chain.to(device), prior.to(device)
+        super().__init__(chain, prior, asked, device)
+        with torch.enable_grad():  # norms of pooling use derivatives
+            self.bounds, self._charges = _network_bounds(chain, prior, sparse=self.sparse)
         self._prior, (self._differences, self._norms) = prior, _pairs(prior)
 
     def charges(self, setting: ConvSetting) -> tuple[Charge, ...]:
@@ -159,15 +158,13 @@ class ConvEvaluator(NoisyJudge[ConvSetting, ConvInputs, ConvPass]):
             "drift": self.bounds.drift,
         }
 
-    def drawn(
-        self, inputs: ConvInputs, settings: SparseSettings, seed: int
-    ) -> list[tuple[ConvInputs, tuple[Tensor, ...]]]:
+    def drawn(self, inputs: ConvInputs, seed: int) -> list[tuple[ConvInputs, tuple[Tensor, ...]]]:
         order = torch.Generator().manual_seed(derived_seed(seed, "search"))
-        subset = min(_SUBSET if settings.subset is None else settings.subset, len(inputs))
+        subset = min(self.asked.subset or _SUBSET, len(inputs))
         chosen = torch.randperm(len(inputs), generator=order)[:subset].to(self.device)
         generator = torch.Generator(self.device).manual_seed(derived_seed(seed, "search noise"))
         return [
-            (part, conv_noise.standard_noise(self.network, len(part), generator))
+            (part, standard_noise(self.network, len(part), generator))
             for part in self._parts(inputs.part(chosen))
         ]
 
@@ -175,14 +172,14 @@ class ConvEvaluator(NoisyJudge[ConvSetting, ConvInputs, ConvPass]):
         return [(5, "cap", 1), (8, "exponential", 0)]
 
     def own_moves(self) -> tuple[list[Move[ConvSetting]], list[Move[ConvSetting]]]:
-        return [], [_blend] if self.sparse else []
+        return [], [ConvSetting.other_blend] if self.sparse else []
 
     def thresholds(self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass) -> Tensor:
         chain, bounds, sigmas = self.network, self.bounds, setting.sigmas
         hidden, labels = chain.hidden, inputs.labels
         widths = [stage.units for stage in chain.stages[:-1]]
-        split = levels(widths, setting.escape_probability, sparse=self.sparse)
-        gaps, carried, away = self._shifts(noisy, split.deviation)
+        left, deviation = levels(widths, setting.escape_probability, sparse=self.sparse)
+        gaps, carried, away = self._shifts(noisy, deviation)
         means = anchored_means(gaps, labels, self._differences.clamp(min=0), bounds.drift)
         norms = self._norms[labels] + bounds.drift
         growth = [bounds.onward(k, hidden - 1) for k in range(hidden)]
@@ -200,7 +197,7 @@ class ConvEvaluator(NoisyJudge[ConvSetting, ConvInputs, ConvPass]):
             expected = expected.scatter(1, columns, near)
         variance = spreads.square().sum(2) + 2.0 * noisy.whole[-1][:, None].square()
         guess = expected.square().sum(2) + 2.0 * (sigmas[-1] * inputs.known[:, -1:]).square()
-        spare = tail_threshold(variance, guess.clamp(min=1e-280), split.output, setting)
+        spare = tail_threshold(variance, guess.clamp(min=1e-280), left, setting)
         return means + norms * carried[:, None] + spare
 
     def _sharpened(
@@ -278,8 +275,3 @@ def unit_reach(chain: ConvChain, noisy: ConvPass, bounds: ConvBounds, k: int, j:
     local = receptive_field(chain, k, j).sums(squares).clamp(min=0).sqrt() * (1.0 + 1e-9)
     growth = bounds.rows[j] * bounds.onward(k, j - 1)
     return growth * torch.minimum(local, noisy.whole[k][:, None])
-
-
-def _blend(setting: ConvSetting, stride: int) -> ConvSetting | None:
-    blend = setting.blend + (1 if stride > 0 else -1)
-    return replace(setting, blend=blend) if 0 <= blend < len(BLENDS) else None

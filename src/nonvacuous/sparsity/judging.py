@@ -1,14 +1,18 @@
-"""What every theorem does with a setting: its price, its losses, and the number that follows."""
+"""What every theorem does with a setting: its price, its losses, and the number that follows.
+
+And the search for a good one. It is made on a few examples, with noise that is never used again.
+The PAC-Bayes event holds for all settings at once, each at its own charge, so that looking at the
+bound examples here is free. The final noise is not: it is drawn after the setting is frozen.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from functools import partial
 from itertools import product
-from types import ModuleType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -17,20 +21,34 @@ from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.bounds.holdout import sampling
 from nonvacuous.bounds.sparsity import derandomized
 from nonvacuous.progress import Progress, Reporter
-from nonvacuous.sparsity.constants import Charge, chosen_among
-from nonvacuous.sparsity.conv_noise import ConvPass
-from nonvacuous.sparsity.noise import Columns, NoisyPass, pair_margins
+from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.constants import (
+    Charge,
+    Constants,
+    check_covering,
+    chosen_among,
+    constants,
+    measured,
+)
+from nonvacuous.sparsity.noise import (
+    Inputs,
+    NoisyPass,
+    noisy_pass,
+    pair_margins,
+    pieces,
+    standard_noise,
+)
 from nonvacuous.sparsity.setting import (
-    ESCAPES,
-    FIRST_SCALE,
-    TAILS,
+    SIZES,
     Scales,
+    Setting,
     SparseSettings,
     Tailed,
     kl_nats,
     total_nats,
 )
-from nonvacuous.sparsity.weights import Network
+from nonvacuous.sparsity.thresholds import positive_gram, threshold_d, threshold_e, threshold_f
+from nonvacuous.sparsity.weights import Layers, Network
 
 #: A margin this little above its threshold still counts as a loss: more than rounding can do.
 _RELATIVE, _ABSOLUTE = 1e-8, 1e-11
@@ -39,40 +57,30 @@ _CLOSE = 1e-6
 
 SettingT = TypeVar("SettingT", bound=Scales)
 TailedT = TypeVar("TailedT", bound=Tailed)
-InputsT = TypeVar("InputsT", bound=Columns)
-PassT = TypeVar("PassT", bound=NoisyPass | ConvPass)
 #: Losses, and for the runner-up class its threshold and its margin; which losses rounding can turn.
 Judged = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-class Judge(ABC, Generic[SettingT, InputsT, PassT]):
+class Judge(ABC, Generic[SettingT]):
     """One theorem in one variant, for one network and prior: what a setting costs and promises.
 
-    theorem     its letter
-    sparse      whether it makes use of inactive units
+    asked       what it is asked for; theorem and sparse are its letter and variant
     distances   squared distance of each layer from the prior, as the KL counts it
     network     the network on the device of examples and noise
     sampled     whether losses are counted under noise, so that a sample of it is paid for
-    running     how such a network is run under noise: the module noise or conv_noise
+    noisy_pass  how such a network is run under noise
     """
 
-    theorem: str
     sampled: ClassVar[bool] = True
-    running: ModuleType
+    noisy_pass: Callable[..., Any] = staticmethod(noisy_pass)
 
     def __init__(
-        self,
-        network: Network,
-        prior: Network,
-        *,
-        sparse: bool,
-        choices: int = 1,
-        device: torch.device | str = "cpu",
+        self, network: Network, prior: Network, asked: SparseSettings, device: torch.device
     ) -> None:
-        self.sparse, self.device = sparse, torch.device(device)
-        self.network: Any = network.to(device)
+        self.asked, self.theorem, self.sparse = asked, asked.theorem, asked.variant == "sparse"
+        self.device, self.network = device, cast(Any, network.to(device))
         self.distances = network.squared_distances(prior)
-        self._shared = chosen_among(choices)
+        self._shared = chosen_among(asked.choices)
 
     @abstractmethod
     def charges(self, setting: SettingT) -> tuple[Charge, ...]:
@@ -83,13 +91,11 @@ class Judge(ABC, Generic[SettingT, InputsT, PassT]):
         """
 
     @abstractmethod
-    def search(
-        self, inputs: InputsT, settings: SparseSettings, *, seed: int, progress: Progress | None
-    ) -> SettingT:
+    def search(self, inputs: Any, *, seed: int, progress: Progress | None) -> SettingT:
         """The setting with the smallest estimated bound, by descent along single coordinates."""
 
     @abstractmethod
-    def judged(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Judged:
+    def judged(self, setting: SettingT, inputs: Any, noisy: Any) -> Judged:
         """What became of every example."""
 
     def details(self, setting: SettingT) -> dict[str, Any]:
@@ -102,13 +108,12 @@ class Judge(ABC, Generic[SettingT, InputsT, PassT]):
     def kl(self, setting: SettingT) -> float:
         return kl_nats(self.distances, self.scales(setting))
 
-    def loss_upper(self, setting: SettingT, errors: int, trials: int, *, failure: float) -> float:
+    def loss_upper(self, setting: SettingT, errors: int, trials: int) -> float:
         """The upper end of the mean noisy loss."""
+        failure = self.asked.sampling_share
         return sampling(errors=errors, trials=trials, failure=failure, identical=False)
 
-    def bound(
-        self, setting: SettingT, loss_upper: float, *, examples: int, failure: float
-    ) -> float:
+    def bound(self, setting: SettingT, loss_upper: float, *, examples: int) -> float:
         """The certificate's number for this setting."""
         return derandomized(
             loss_upper=loss_upper,
@@ -116,21 +121,21 @@ class Judge(ABC, Generic[SettingT, InputsT, PassT]):
             kl_nats=self.kl(setting),
             grid_nats=total_nats(self.charges(setting)),
             examples=examples,
-            failure=failure,
+            failure=self.asked.failure,
         )
 
     def fresh_passes(
-        self, setting: SettingT, inputs: InputsT, *, passes: int, seed: int
-    ) -> Iterator[tuple[InputsT, PassT]]:
+        self, setting: SettingT, inputs: Any, *, passes: int, seed: int
+    ) -> Iterator[tuple[Any, Any]]:
         """``passes`` independent noisy networks for every example, in pieces."""
         generator = torch.Generator(inputs.labels.device).manual_seed(seed)
         for _ in range(passes):
             for part in self._parts(inputs):
-                noise = self.running.standard_noise(self.network, len(part), generator)
-                yield part, self.running.noisy_pass(self.network, part, setting.sigmas, noise)
+                noise = standard_noise(self.network, len(part), generator)
+                yield part, self.noisy_pass(self.network, part, setting.sigmas, noise)
 
-    def _parts(self, inputs: InputsT) -> Iterator[InputsT]:
-        return (inputs.part(piece) for piece in self.running.pieces(self.network, len(inputs)))
+    def _parts(self, inputs: Any) -> Iterator[Any]:
+        return (inputs.part(piece) for piece in pieces(self.network, len(inputs)))
 
 
 def close(level: Tensor, margin: Tensor) -> Tensor:
@@ -185,45 +190,7 @@ def vacuous(share: float, complexity: float) -> float:
     return (2.0 if share < 0.95 else 4.0) + share + math.sqrt(0.5 * complexity)
 
 
-def all_scales(setting: SettingT, stride: int) -> SettingT | None:
-    """The noise of all layers together."""
-    first = setting.first + stride
-    return replace(setting, first=first) if first in FIRST_SCALE else None
-
-
-def one_scale(layer: int) -> Move[SettingT]:
-    """The noise of a single layer: the step into it grows, and the step out of it shrinks."""
-
-    def move(setting: SettingT, stride: int) -> SettingT | None:
-        scales = [setting.first, *setting.steps]
-        scales[layer] += stride
-        if layer + 1 < len(scales):
-            scales[layer + 1] -= stride
-        first, *steps = scales
-        return replace(setting, first=first, steps=tuple(steps)) if first in FIRST_SCALE else None
-
-    return move
-
-
-def other_escape(setting: SettingT, stride: int) -> SettingT | None:
-    """The escape probability, always to the next on the list."""
-    position = setting.escape + (1 if stride > 0 else -1)
-    return replace(setting, escape=position) if 0 <= position < len(ESCAPES) else None
-
-
-def other_factor(setting: TailedT, stride: int) -> TailedT | None:
-    return None if setting.tail is None else replace(setting, factor=setting.factor + stride)
-
-
-def other_tail(setting: TailedT, stride: int) -> TailedT | None:
-    """The other form of the tail, with the factor that it starts from."""
-    if setting.tail not in TAILS or stride < 0:
-        return None
-    other = "exponential" if setting.tail == "cap" else "cap"
-    return replace(setting, tail=other, factor=1 if other == "cap" else 0)
-
-
-class NoisyJudge(Judge[TailedT, InputsT, PassT]):
+class NoisyJudge(Judge[TailedT]):
     """A theorem whose losses are counted under noise.
 
     every_class   whether a loss counts as close where any class is, not the runner-up alone
@@ -238,9 +205,7 @@ class NoisyJudge(Judge[TailedT, InputsT, PassT]):
     coarse: ClassVar[range]
 
     @abstractmethod
-    def drawn(
-        self, inputs: InputsT, settings: SparseSettings, seed: int
-    ) -> list[tuple[InputsT, tuple[Tensor, ...]]]:
+    def drawn(self, inputs: Any, seed: int) -> list[tuple[Any, tuple[Tensor, ...]]]:
         """Some of the examples, in pieces, with the noise that settings are compared with."""
 
     @abstractmethod
@@ -252,36 +217,24 @@ class NoisyJudge(Judge[TailedT, InputsT, PassT]):
         """Coordinates that other theorems have not: before the first layer's noise, and last."""
 
     @abstractmethod
-    def thresholds(self, setting: TailedT, inputs: InputsT, noisy: PassT) -> Tensor:
+    def thresholds(self, setting: TailedT, inputs: Any, noisy: Any) -> Tensor:
         """D(W', x) for every example and every class."""
 
-    def losses(self, setting: TailedT, inputs: InputsT, noisy: PassT) -> Tensor:
-        """True where some class comes within its threshold of the label; NaN counts as a loss."""
-        return ~self._compared(setting, inputs, noisy)[2].all(1)
-
-    def judged(self, setting: TailedT, inputs: InputsT, noisy: PassT) -> Judged:
-        margins, levels, clear = self._compared(setting, inputs, noisy)
+    def judged(self, setting: TailedT, inputs: Any, noisy: Any) -> Judged:
+        """Lost where some class comes within its threshold of the label; NaN counts as a loss."""
+        margins = pair_margins(noisy.scores, inputs.labels)
+        levels = (self.thresholds(setting, inputs, noisy) * (1.0 + _RELATIVE)).expand_as(margins)
+        room = _ABSOLUTE * noisy.scores.abs().amax(1, keepdim=True)
+        clear = (margins > levels + room).scatter(1, inputs.labels[:, None], True)
         nearest = margins.argmin(1, keepdim=True)
         level, margin = (values.gather(1, nearest)[:, 0] for values in (levels, margins))
         near = close(levels, margins).any(1) if self.every_class else close(level, margin)
         return ~clear.all(1), level, margin, near
 
-    def _compared(
-        self, setting: TailedT, inputs: InputsT, noisy: PassT
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Margins, thresholds and whether the one clears the other, (examples, classes)."""
-        margins = pair_margins(noisy.scores, inputs.labels)
-        level = (self.thresholds(setting, inputs, noisy) * (1.0 + _RELATIVE)).expand_as(margins)
-        room = _ABSOLUTE * noisy.scores.abs().amax(1, keepdim=True)
-        clear = (margins > level + room).scatter(1, inputs.labels[:, None], True)
-        return margins, level, clear
-
-    def search(
-        self, inputs: InputsT, settings: SparseSettings, *, seed: int, progress: Progress | None
-    ) -> TailedT:
-        drawn, examples = self.drawn(inputs, settings, seed), len(inputs)
+    def search(self, inputs: Any, *, seed: int, progress: Progress | None) -> TailedT:
+        drawn, examples = self.drawn(inputs, seed), len(inputs)
         # Nats by which the noise of the final estimate may raise the share of losses.
-        slack = -math.log(settings.sampling_share) / (settings.passes * examples)
+        slack = -math.log(self.asked.sampling_share) / (self.asked.passes * examples)
         tried = sum(len(part) for part, _ in drawn)
 
         def objective(setting: TailedT) -> float:
@@ -291,18 +244,105 @@ class NoisyJudge(Judge[TailedT, InputsT, PassT]):
                 return vacuous(1.0, complexity)
             lost = 0
             for part, noise in drawn:
-                noisy = self.running.noisy_pass(self.network, part, setting.sigmas, noise)
-                lost += int(self.losses(setting, part, noisy).sum())
+                noisy = self.noisy_pass(self.network, part, setting.sigmas, noise)
+                lost += int(self.judged(setting, part, noisy)[0].sum())
             share = lost / tried
             upper = float(kl_inverse_upper(share, slack))
-            bound = self.bound(setting, upper, examples=examples, failure=settings.failure)
+            bound = self.bound(setting, upper, examples=examples)
             return bound if bound < 1.0 else vacuous(share, complexity)
 
         layers = len(self.distances)
         steps = (2,) + (0,) * (layers - 2)
         starts = [self.kind(first, steps, *form) for first in self.coarse for form in self.forms()]
-        single: list[Move[TailedT]] = [one_scale(k) for k in range(layers)]
-        early, last = self.own_moves()
-        moves: list[Move[TailedT]] = [all_scales, *single[1:], other_escape, *early, single[0]]
-        moves += [other_factor, other_tail, *last]
+        kind, (early, last) = self.kind, self.own_moves()
+        first, *single = (partial(kind.one_scale, layer=k) for k in range(layers))
+        moves: list[Move[TailedT]] = [kind.all_scales, *single, kind.other_escape, *early, first]
+        moves += [kind.other_factor, kind.other_tail, *last]
         return descend(starts, objective, moves, rounds=self.rounds, progress=progress)
+
+
+#: Examples on which settings are compared; the second, even where the network is deep.
+_SUBSET, _FEWEST = 3000, 500
+
+
+class Evaluator(NoisyJudge[Setting]):
+    """Theorem D, E or F on a network of linear layers.
+
+    The network is measured once, on the processor; settings differ in noise scales, escape
+    probability, tail and in which constants the loss uses.
+    """
+
+    rounds, kind, coarse = 12, Setting, range(-52, 0, 6)
+
+    def __init__(
+        self, layers: Layers, prior: Layers, asked: SparseSettings, device: torch.device
+    ) -> None:
+        super().__init__(layers, prior, asked, device)
+        self.layers, self._prior = layers, prior
+        self._actual = measured(layers, units=self.theorem == "F")
+        self._rounded: dict[tuple[bool, bool], Constants] = {}
+        output = prior.weights[-1]
+        hidden = prior.weights[1:-1] if self.theorem == "F" else ()
+        self._grams = tuple(positive_gram(w).to(device) for w in hidden)
+        self._anchor = (output[:, None] - output[None]).clamp(min=0).to(device)
+
+    def constants(self, setting: Setting) -> Constants:
+        """The constants that the loss of this setting uses, rounded up on their grids."""
+        key = (setting.anchored, setting.named)
+        if key not in self._rounded:
+            rounded = constants(
+                self.layers,
+                self._prior,
+                norms="each" if self.sparse and self.theorem == "D" else "all",
+                sums=None if setting.anchored else ("each" if self.sparse else "all"),
+                drift=setting.anchored,
+                named=setting.named,
+                units=self.theorem == "F",
+                actual=self._actual,
+            )
+            check_covering(rounded, self._actual)
+            self._rounded[key] = rounded.to(self.device)
+        return self._rounded[key]
+
+    def charges(self, setting: Setting) -> tuple[Charge, ...]:
+        own = setting.charges(sparse=self.sparse)
+        return (*self._shared, *own, *self.constants(setting).charges)
+
+    def thresholds(self, setting: Setting, inputs: Inputs, noisy: NoisyPass) -> Tensor:
+        used = self.constants(setting)
+        if self.theorem == "D":
+            escape = setting.escape_probability
+            return threshold_d(noisy, inputs.labels, used, escape, sparse=self.sparse)
+        shared: dict[str, Any] = {
+            "sparse": self.sparse,
+            "anchor": self._anchor if setting.anchored else None,
+        }
+        if self.theorem == "F":
+            grams = self._grams if setting.anchored else ()
+            return threshold_f(noisy, inputs, used, setting, grams=grams, **shared)
+        return threshold_e(noisy, inputs, used, setting, **shared)
+
+    def drawn(self, inputs: Inputs, seed: int) -> list[tuple[Inputs, tuple[Tensor, ...]]]:
+        generator = torch.Generator(self.device).manual_seed(derived_seed(seed, "search"))
+        subset = min(self.asked.subset or _SUBSET, len(inputs))
+        if self.theorem == "E" and self.sparse:
+            # The cost of an example grows with the square of the depth, and the same time must do.
+            pairs = self.layers.hidden * (self.layers.hidden + 1) // 2
+            subset = min(subset, max(_FEWEST, 3 * subset // pairs))
+        chosen = torch.randperm(len(inputs), generator=generator, device=self.device)[:subset]
+        part = inputs.part(chosen)
+        return [(part, standard_noise(self.network, len(part), generator))]
+
+    def forms(self) -> list[tuple[Any, ...]]:
+        """A cap suits networks near their prior, whose activations the prior predicts; otherwise
+        every example may break it, and the descent would see nothing but ones.
+        """
+        forms: dict[str, list[tuple[Any, ...]]] = {
+            "D": [(5, None, 0, False), (9, None, 0, False)],
+            "E": [(5, "cap", 1, self.sparse), (8, "exponential", 0, False)],
+            "F": [(5, SIZES, 4, self.sparse), (8, SIZES, 4, self.sparse)],
+        }
+        return forms[self.theorem]
+
+    def own_moves(self) -> tuple[list[Move[Setting]], list[Move[Setting]]]:
+        return [Setting.other_named], [Setting.unanchored]

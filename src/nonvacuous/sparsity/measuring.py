@@ -13,7 +13,6 @@ from torch import Tensor
 
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.risk.losses import class_margins
-from nonvacuous.sparsity.comparisons import PlainChain
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
 from nonvacuous.sparsity.findings import SHARES, AtEpsilon, LayerActivity, LayerAtEpsilon
@@ -21,10 +20,12 @@ from nonvacuous.sparsity.radii import (
     LayerStability,
     LocalScales,
     NormTables,
+    PlainChain,
     forward,
     greedy_sparsity,
     local_radii,
 )
+from nonvacuous.sparsity.weights import Layers
 
 #: Numbers held at once for one layer: 32 MiB of float64.
 _NUMBERS = 2**22
@@ -101,7 +102,7 @@ def _joined(parts: Iterable[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
 
 
 def measure(
-    chain: PlainChain,
+    network: Layers,
     inputs: Tensor,
     labels: Tensor,
     *,
@@ -110,10 +111,9 @@ def measure(
     progress: Progress | None = None,
 ) -> Measured:
     """One forward pass in float64, chunk by chunk."""
+    chain, parts = PlainChain.of(network), []
     tables = NormTables.of(chain.weights)
-    size = max(1, _NUMBERS // max(max(weight.shape) for weight in chain.weights))
-    parts = []
-    for rows in _chunks(len(inputs), size, "activity", progress):
+    for rows in _chunks(len(inputs), chain.widest, "activity", progress):
         values = chain.inputs(inputs[rows])
         hidden, outputs = forward(chain.weights, values)
         own, norms = [chain.units(layer) for layer in hidden], values.norm(dim=1)
@@ -129,15 +129,14 @@ def measure(
 def measure_radii(
     chain: PlainChain, inputs: Tensor, scales: LocalScales, *, progress: Progress | None = None
 ) -> tuple[Tensor, ...]:
-    size = max(1, _NUMBERS // max(max(weight.shape) for weight in chain.weights))
     return _joined(
         local_radii(forward(chain.weights, chain.inputs(inputs[rows]))[0], scales)
-        for rows in _chunks(len(inputs), size, "radii", progress)
+        for rows in _chunks(len(inputs), chain.widest, "radii", progress)
     )
 
 
-def _chunks(examples: int, size: int, phase: str, progress: Progress | None) -> Iterator[slice]:
-    reporter = Reporter(progress, phase)
+def _chunks(examples: int, widest: int, phase: str, progress: Progress | None) -> Iterator[slice]:
+    reporter, size = Reporter(progress, phase), max(1, _NUMBERS // widest)
     for start in range(0, examples, size):
         rows = slice(start, min(start + size, examples))
         yield rows
@@ -203,19 +202,18 @@ def measure_conv(
     """
     hidden = chain.stages[:-1]
     norms = [StageNorms.of(stage) for stage in hidden]
-    parts = []
-    size = max(1, _NUMBERS // max(stage.units for stage in chain.stages))
-    for rows in _chunks(len(inputs), size, "activity", progress):
+    parts, widest = [], max(stage.units for stage in chain.stages)
+    for rows in _chunks(len(inputs), widest, "activity", progress):
         images = chain.images(inputs[rows])
         *befores, scores = chain.values(images)
         read = [
             stage.pool(before.clamp(min=0)) for stage, before in zip(hidden, befores, strict=True)
         ]
-        seen = [images, *read[:-1]]
         own = [before.flatten(1) for before in befores]
         choices = []
         for epsilon in epsilons:
-            limits = [level * limit for limit in movements(hidden, norms, seen, epsilon=epsilon)]
+            moved = movements(hidden, norms, [images, *read[:-1]], epsilon=epsilon)
+            limits = [level * limit for limit in moved]
             pairs = list(zip(own, limits, strict=True))
             # A unit that reads nothing but zeros and has no bias stays at zero: it is off.
             settled = [torch.where(limit > 0, values, -1.0) for values, limit in pairs]

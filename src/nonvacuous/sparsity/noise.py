@@ -1,23 +1,27 @@
-"""The network under weight noise, without drawing a single weight.
+"""The network under weight noise: an independent noisy network for every example.
 
 Noise of scale sigma_k on every weight of layer k reaches one example as independent Gaussian noise
 of scale s_k = sigma_k |x_{k-1}| on the pre-activations of that layer (with a bias, |x_{k-1}| counts
-the constant input 1 too). For one example this is exactly the same distribution, and different
-examples get independent noise. Everything is float64, on the device of the layers that are given;
-the random numbers of one seed differ between kinds of devices, and are as good on each.
+the constant input 1 too). For one example this is exactly the same distribution, so that no weight
+is drawn. Noise on a kernel is shared by all positions: there every example gets kernels of its own.
+Everything is float64, on the device of the layers that are given; the random numbers of one seed
+differ between kinds of devices, and are as good on each.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.sparsity.conv_chain import ConvChain, Stage
 from nonvacuous.sparsity.weights import Layers, Network
 
 #: With fewer examples no certificate says anything.
@@ -26,7 +30,12 @@ FEWEST = 100
 CHUNK = 2048
 #: Numbers of one tensor on an accelerator, which wants few and large steps: 128 MiB.
 _NUMBERS = 2**24
+#: Numbers in the largest tensor of one piece of the examples, where there are convolutions, which
+#: need so many copies of every layer.
+_CONV_NUMBERS, _COPIES = 2**23, 4
 _SMALLEST_SIZE = 1e-120
+#: Squarings of the Gram matrix: its size to the power 1/32 is the most that the norm is too large.
+_SQUARINGS = 3
 
 
 class Columns:
@@ -116,26 +125,36 @@ def check_examples(examples: Examples, network: Network) -> None:
         )
 
 
-def pieces(layers: Layers, examples: int) -> Iterator[slice]:
+def pieces(network: Network, examples: int) -> Iterator[slice]:
     """All examples, a device's helping at a time."""
     size = CHUNK
-    if layers.weights[0].device.type != "cpu":
-        size = max(CHUNK, _NUMBERS // max(layers.inputs, *layers.widths))
+    if isinstance(network, ConvChain):
+        size = max(1, min(CHUNK, _CONV_NUMBERS // max(map(_largest_tensor, network.stages))))
+    elif network.weights[0].device.type != "cpu":
+        size = max(CHUNK, _NUMBERS // max(network.inputs, *map(len, network.weights[:-1])))
     return (slice(start, start + size) for start in range(0, examples, size))
 
 
-def standard_noise(layers: Layers, examples: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-    """Standard normal numbers for one pass: one tensor (examples, outputs) per layer."""
-    return tuple(
-        torch.randn(
-            examples,
-            matrix.shape[0],
-            generator=generator,
-            dtype=torch.float64,
-            device=generator.device,
+def _largest_tensor(stage: Stage) -> int:
+    entries = stage.layer.matrix.shape[1] + 1
+    window = math.prod(stage.pool.kernel) if stage.pool.kind == "max" else 1
+    gram = min(entries, stage.positions) ** 2
+    return max(entries * stage.positions * window, gram, stage.units * (window + _COPIES))
+
+
+def standard_noise(
+    network: Network, examples: int, generator: torch.Generator
+) -> tuple[Tensor, ...]:
+    """Standard normal numbers for one pass: outputs of each layer, or kernels at many positions."""
+    noise = []
+    layers = zip(network.weights, network.biases, network.positions, strict=True)
+    for weight, bias, positions in layers:
+        kernel = (weight[0].numel() + (bias is not None),) if positions > 1 else ()
+        shape = (examples, len(weight), *kernel)
+        noise.append(
+            torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
         )
-        for matrix in layers.weights
-    )
+    return tuple(noise)
 
 
 def noisy_pass(
@@ -182,3 +201,133 @@ def _size(values: Tensor, bias: Tensor | None) -> Tensor:
     """The norms of what a layer reads, with the constant that meets its bias."""
     squares = values.square().sum(1)
     return (squares if bias is None else squares + 1.0).sqrt()
+
+
+# Convolutions: noise on kernels, shared by all positions. Where a layer has one position, noise on
+# its outputs has exactly the same distribution and is drawn instead.
+
+
+@dataclass(frozen=True, eq=False)
+class ConvInputs(Columns):
+    """The examples as images, their labels, and the sizes that the prior expects.
+
+    known    spectral norms of the reference network's patches, (examples, layers); the first layer
+             of every network reads the same patches
+    rivals   the classes with the smallest margins in the reference network, (examples, rivals)
+    slopes   norms of the gradient of the reference network's margins to them in the kernels of
+             each hidden layer, (examples, rivals, hidden layers)
+    """
+
+    images: Tensor
+    labels: Tensor
+    known: Tensor
+    rivals: Tensor
+    slopes: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class ConvPass:
+    """One noisy network per example. Noise scales are included in all deviations.
+
+    before    pre-activations of each hidden layer, (examples, channels, positions)
+    units     standard deviation of a unit's own noise at each position, per layer
+              (examples, positions); the last belongs to the output layer
+    whole     Lipschitz constant of a layer's pre-activations in its standard noise, (examples,)
+    apart     where max pooling follows: deviation of the difference of two units of one window,
+              (examples, window, window, windows); else None
+    patches   what each layer's noise meets, (examples, entries, positions), without scale
+    scores    (examples, classes)
+    """
+
+    before: tuple[Tensor, ...]
+    units: tuple[Tensor, ...]
+    whole: tuple[Tensor, ...]
+    apart: tuple[Tensor | None, ...]
+    patches: tuple[Tensor, ...]
+    scores: Tensor
+
+
+def conv_pass(
+    chain: ConvChain, inputs: ConvInputs, sigmas: Sequence[float], noise: Sequence[Tensor]
+) -> ConvPass:
+    """:func:`noisy_pass` of a chain of convolutions."""
+    images = inputs.images
+    seen: list[tuple[Any, ...]] = []
+    for stage, sigma, draw in zip(chain.stages, sigmas, noise, strict=True):
+        patches = stage.layer.patches(images)
+        extended = with_bias(stage, patches)
+        lengths = extended.square().sum(1).sqrt()
+        values = stage.layer.matrix @ patches
+        if stage.layer.bias is not None:
+            values = values + stage.layer.bias[:, None]
+        if stage.positions > 1:
+            values = values + sigma * (draw @ extended)
+            most = patch_norm(extended) if seen else inputs.known[:, 0]
+        else:
+            values = values + (sigma * lengths)[:, None] * draw[:, :, None]
+            most = lengths[:, 0]
+        gaps = sigma * _apart(stage, patches) if stage.pool.kind == "max" else None
+        seen.append((values, sigma * lengths, sigma * most, gaps, extended))
+        if stage is not chain.stages[-1]:
+            images = _sound(stage.pool(values.clamp(min=0).reshape(-1, *stage.middle)))
+    before, units, whole, apart, met = zip(*seen, strict=True)
+    return ConvPass(before[:-1], units, whole, apart, met, before[-1][:, :, 0])
+
+
+def _sound(images: Tensor) -> Tensor:
+    """NaN, a loss, in images that are too small for float64 (see :func:`sound_size`)."""
+    flat = images.flatten(1)
+    size = sound_size(flat.square().sum(1).sqrt(), flat)
+    return images.where(size.isfinite()[:, None, None, None], torch.nan)
+
+
+def patch_norm(patches: Tensor) -> Tensor:
+    """An upper bound on the spectral norm of each (entries, positions) matrix, hardly above it.
+
+    With G the smaller Gram matrix, |G| <= trace(G^16)^(1/16), and both are close unless many
+    singular values are almost equal. Matrix products only: the same on every device.
+    """
+    entries, positions = patches.shape[1:]
+    gram = patches @ patches.mT if entries <= positions else patches.mT @ patches
+    size = gram.diagonal(dim1=1, dim2=2).sum(1)
+    scale = size.clamp(min=1e-280)
+    gram = gram / scale[:, None, None]
+    logarithm = torch.zeros_like(scale)
+    power = 1.0
+    for _ in range(_SQUARINGS):
+        gram, power = gram @ gram, 2.0 * power
+        again = gram.diagonal(dim1=1, dim2=2).sum(1).clamp(min=1e-280)
+        gram = gram / again[:, None, None]
+        logarithm = logarithm + again.log() / power
+    # One squaring more, of which only the trace is needed: it is the squared Frobenius norm.
+    last = gram.square().sum((1, 2)).clamp(min=1e-280)
+    logarithm = logarithm + last.log() / (2.0 * power)
+    norm = (scale * logarithm.exp()).sqrt() * (1.0 + 1e-9)
+    return torch.where(size > 0, torch.minimum(norm, size.sqrt() * (1.0 + 1e-9)), 0.0)
+
+
+def window_positions(stage: Stage) -> Tensor:
+    """Which positions each pooling window covers: (window, windows)."""
+    device = stage.layer.weight.device
+    numbers = torch.arange(stage.positions, dtype=torch.float64, device=device)
+    image = numbers.reshape(1, 1, *stage.middle[1:])
+    pool = stage.pool
+    return functional.unfold(image, pool.kernel, stride=pool.stride)[0].round().long()
+
+
+def with_bias(stage: Stage, patches: Tensor) -> Tensor:
+    """Patches with the constant that meets the bias, where there is one.
+
+    Noise on a bias is smaller than on a weight: a bias meets every position.
+    """
+    if stage.layer.bias is None:
+        return patches
+    return functional.pad(patches, (0, 0, 0, 1), value=1.0 / math.sqrt(stage.positions))
+
+
+def _apart(stage: Stage, patches: Tensor) -> Tensor:
+    windows = patches[:, :, window_positions(stage)]
+    rows = [
+        (windows - windows[:, :, a : a + 1]).square().sum(1).sqrt() for a in range(windows.shape[2])
+    ]
+    return torch.stack(rows, dim=1)

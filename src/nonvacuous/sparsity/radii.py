@@ -16,12 +16,60 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.norms import row_norm, row_norms, sparse_norm, sparse_norms, up
+from nonvacuous.sparsity.weights import Layers
 
 Weights = Sequence[Tensor]
+
+
+# A network with biases as one without, so that every theorem about chains applies.
+#
+# A bias is a weight on a constant 1. The constant is one more input, and one more unit of every
+# hidden layer hands it on: it is always active, and its row has norm 1.
+
+
+@dataclass(frozen=True, eq=False)
+class PlainChain:
+    """Matrices without biases that compute what the layers compute.
+
+    weights    first layer first, in float64
+    constant   whether a constant 1 was appended to the inputs and to every hidden layer
+    """
+
+    weights: tuple[Tensor, ...]
+    constant: bool
+
+    @staticmethod
+    def of(layers: Layers) -> PlainChain:
+        """Biases that are all zero are left out: then nothing has to be appended."""
+        if not layers.biased:
+            return PlainChain(layers.weights, constant=False)
+        matrices = []
+        for number, (matrix, bias) in enumerate(zip(layers.weights, layers.biases, strict=True)):
+            column = torch.zeros(len(matrix), dtype=matrix.dtype) if bias is None else bias
+            extended = torch.cat([matrix, column[:, None]], dim=1)
+            if number < layers.hidden:
+                carry = functional.pad(matrix.new_ones(1, 1), (matrix.shape[1], 0))
+                extended = torch.cat([extended, carry])
+            matrices.append(extended)
+        return PlainChain(tuple(matrices), constant=True)
+
+    @property
+    def widest(self) -> int:
+        return max(max(weight.shape) for weight in self.weights)
+
+    def inputs(self, inputs: Tensor) -> Tensor:
+        """Flat float64 inputs, with the constant where there is one."""
+        flat = inputs.detach().flatten(1).to(device="cpu", dtype=torch.float64)
+        return functional.pad(flat, (0, 1), value=1.0) if self.constant else flat
+
+    def units(self, values: Tensor) -> Tensor:
+        """The network's own units, without the one that carries the constant."""
+        return values[:, :-1] if self.constant else values
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, ClassVar, Literal, Self
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
@@ -88,7 +89,8 @@ class SparseSettings:
 class Scales:
     """What every theorem chooses, as a dataclass of these fields and its own.
 
-    Seeds are derived from how a setting prints: the order of its fields stays as it is.
+    Seeds are derived from how a setting prints: the order of its fields stays as it is. Methods
+    that take a stride give the neighbor along one coordinate, or None where the grid ends.
 
     first      the first layer's noise scale is 2^(first/4)
     steps      log2 of the ratio of the other layers' scales to the layer before, times 4
@@ -102,11 +104,8 @@ class Scales:
 
     @property
     def sigmas(self) -> tuple[float, ...]:
-        total, scales = self.first, [2.0 ** (self.first / _PER_DOUBLING)]
-        for step in self.steps:
-            total += step
-            scales.append(2.0 ** (total / _PER_DOUBLING))
-        return tuple(scales)
+        positions = accumulate((self.first, *self.steps))
+        return tuple(2.0 ** (position / _PER_DOUBLING) for position in positions)
 
     @property
     def escape_probability(self) -> float:
@@ -120,6 +119,25 @@ class Scales:
             lines.append(Charge(f"{noise} of layer {layer}", text, integer_nats(step)))
         text = f"{self.escape_probability:g}"
         return (*lines, Charge("escape probability", text, choice_nats(len(ESCAPES))))
+
+    def all_scales(self, stride: int) -> Self | None:
+        """The noise of all layers together."""
+        first = self.first + stride
+        return replace(self, first=first) if first in FIRST_SCALE else None
+
+    def one_scale(self, stride: int, *, layer: int) -> Self | None:
+        """The noise of a single layer: the step into it grows, and the step out of it shrinks."""
+        scales = [self.first, *self.steps]
+        scales[layer] += stride
+        if layer + 1 < len(scales):
+            scales[layer + 1] -= stride
+        first, *steps = scales
+        return replace(self, first=first, steps=tuple(steps)) if first in FIRST_SCALE else None
+
+    def other_escape(self, stride: int) -> Self | None:
+        """The escape probability, always to the next on the list."""
+        position = self.escape + (1 if stride > 0 else -1)
+        return replace(self, escape=position) if 0 <= position < len(ESCAPES) else None
 
 
 @dataclass(frozen=True)
@@ -156,6 +174,16 @@ class Tailed(Scales):
             lines.append(Charge(name, text, integer_nats(self.factor)))
         return lines
 
+    def other_factor(self, stride: int) -> Self | None:
+        return None if self.tail is None else replace(self, factor=self.factor + stride)
+
+    def other_tail(self, stride: int) -> Self | None:
+        """The other form of the tail, with the factor that it starts from."""
+        if self.tail not in TAILS or stride < 0:
+            return None
+        other = "exponential" if self.tail == "cap" else "cap"
+        return replace(self, tail=other, factor=1 if other == "cap" else 0)
+
 
 @dataclass(frozen=True)
 class Setting(Tailed):
@@ -176,6 +204,13 @@ class Setting(Tailed):
             lines.append(Charge("mean shifts: form", way, choice_nats(2)))
         return tuple(lines)
 
+    def other_named(self, stride: int) -> Self | None:
+        return replace(self, named=not self.named) if stride > 0 else None
+
+    def unanchored(self, stride: int) -> Self | None:
+        leaves = self.tail is not None and self.anchored and stride > 0
+        return replace(self, anchored=False) if leaves else None
+
 
 @dataclass(frozen=True)
 class ConvSetting(Tailed):
@@ -193,6 +228,48 @@ class ConvSetting(Tailed):
         """What naming these choices costs; constants of the network are charged elsewhere."""
         blend = Charge("tail: share of norms", f"{BLENDS[self.blend]:g}", choice_nats(len(BLENDS)))
         return (*self.own_charges(), *((blend,) if sparse else ()))
+
+    def other_blend(self, stride: int) -> Self | None:
+        blend = self.blend + (1 if stride > 0 else -1)
+        return replace(self, blend=blend) if 0 <= blend < len(BLENDS) else None
+
+
+@dataclass(frozen=True)
+class UniformSetting(Scales):
+    """Choices of Theorem A: escape probability, noise levels relative to the norms, and
+
+    inactive   s_k: how many units (blocks) of each hidden layer are asked to stay inactive
+    """
+
+    inactive: tuple[int, ...]
+    first: int
+    steps: tuple[int, ...]
+    escape: int
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        """Relative noise levels; the scales follow from them and the norms."""
+        return self.sigmas
+
+    def charges(self, *, sparse: bool, groups: tuple[int, ...]) -> tuple[Charge, ...]:
+        """What naming these choices costs in a network with so many units (blocks) per layer."""
+        lines = list(self.scale_charges("noise level"))
+        asked = zip(self.inactive, groups, strict=True) if sparse else ()
+        for layer, (count, width) in enumerate(asked, start=1):
+            if count not in range(width):
+                raise BadInput(
+                    f"{count} inactive units are asked of layer {layer}, which has {width}; at "
+                    f"most {width - 1} are among the choices that are paid for"
+                )
+            name = f"inactive units of layer {layer}"
+            lines.append(Charge(name, str(count), choice_nats(width)))
+        return tuple(lines)
+
+    def other_inactive(self, stride: int, *, layer: int, width: int) -> Self | None:
+        """How many units of one hidden layer are asked to stay inactive."""
+        counts = list(self.inactive)
+        counts[layer] += stride
+        return replace(self, inactive=tuple(counts)) if 1 <= counts[layer] < width else None
 
 
 def kl_nats(squared_distances: tuple[float, ...], sigmas: tuple[float, ...]) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,18 @@ from torch import Tensor, nn
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout
+from nonvacuous.bounds.norms import (
+    bartlett_gap,
+    golowich_gap,
+    grid_point,
+    grid_share,
+    margin_risk,
+    neyshabur_gap,
+)
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.progress import Progress
 from nonvacuous.sparsity.certify import certify_sparse
-from nonvacuous.sparsity.comparisons import PlainChain, norm_bounds
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_norms import unrolled_layers
 from nonvacuous.sparsity.conv_reading import read_faithfully
@@ -33,14 +41,14 @@ from nonvacuous.sparsity.measuring import (
     Measured,
     activity,
     at_epsilon,
-    has_bias,
     measure,
     measure_conv,
     measure_radii,
     quantiles,
 )
 from nonvacuous.sparsity.noise import check_examples
-from nonvacuous.sparsity.radii import LEVEL, LocalScales, local_scales
+from nonvacuous.sparsity.norms import frobenius_norm, row_norm, spectral_norm
+from nonvacuous.sparsity.radii import LEVEL, LocalScales, PlainChain, local_scales
 from nonvacuous.sparsity.setting import SparseSettings, Theorem
 from nonvacuous.sparsity.weights import Layers, Network
 
@@ -102,16 +110,13 @@ def study(
     network.check_active(sample.inputs)
     if base is not None:
         network.check_same_shape(base)
-    given = (sample.inputs, sample.labels.cpu())
+    convolutional = isinstance(network, ConvChain)
+    looking: Any = measure_conv if convolutional else measure
     asked: dict[str, Any] = {"epsilons": sizes, "level": LEVEL, "progress": progress}
-    radii: tuple[Tensor, ...] = ()
-    if isinstance(network, Layers):
-        measured = measure(PlainChain.of(network), *given, **asked)
-        own, radii = _of_layers(network, base, measured, sample, input_norm, failure, progress)
-    else:
-        assert isinstance(network, ConvChain)
-        measured = measure_conv(network, *given, **asked)
-        own = _of_convolutions(network, base, measured, input_norm, failure)
+    measured: Measured = looking(network, sample.inputs, sample.labels.cpu(), **asked)
+    longest = _longest(measured.norms, network.biased and not convolutional, input_norm)
+    norms, note = _from_norms(network, base, measured, longest, failure)
+    scales, radii = _radii(network, measured, longest, sample, progress)
     names = network.names[:-1]
     middle = measured.choices[len(measured.choices) // 2]
     picked = torch.from_numpy(
@@ -121,12 +126,30 @@ def study(
         data=sample.name,
         examples=len(sample),
         errors=measured.errors,
+        sizes=(network.inputs, *map(len, measured.lit), network.classes),
+        biases=network.biased,
+        input_norm=longest,
         seen_norm=input_norm is None,
         level=LEVEL,
         failure=failure,
         seed=seed,
         activity=activity(names, measured),
+        radii=tuple(
+            LayerRadii(
+                name=name,
+                sparsity=len(measured.lit[k]) + int(network.biased) - scales.active[k + 1],
+                zero=float((radii[k] == 0).double().mean()),
+                radius=quantiles(radii[k]),
+                row=scales.row[k],
+                joint=scales.joint[k],
+                way=scales.ways[k],
+                reach=scales.reach[k],
+            )
+            for k, name in enumerate(names)
+            if scales is not None
+        ),
         epsilons=tuple(at_epsilon(names, choice) for choice in measured.choices),
+        norm_bounds=norms,
         held_out=_held_out(network, base, sample, held_out, failure),
         certificates=tuple(
             certify_sparse(network, base, sample, each, seed=seed, progress=progress)
@@ -138,85 +161,52 @@ def study(
             sparsity=tuple(tuple(layer[picked].tolist()) for layer in middle.sparsity),
             epsilon=middle.epsilon,
         ),
-        **own,
+        notes=(_NOT_DEFINED, note) if convolutional else (),
     )
 
 
-def _of_layers(
-    layers: Layers,
-    base: Network | None,
-    measured: Measured,
-    sample: Examples,
-    input_norm: float | None,
-    failure: float,
-    progress: Progress | None,
-) -> tuple[dict[str, Any], tuple[Tensor, ...]]:
-    chain = PlainChain.of(layers)
-    longest = _longest(measured.norms, chain.constant, input_norm)
-    scales = _asked(chain, measured, longest)
-    radii = measure_radii(chain, sample.inputs, scales, progress=progress)
-    return {
-        "sizes": (layers.inputs, *layers.widths, layers.classes),
-        "biases": chain.constant,
-        "input_norm": longest,
-        "norm_bounds": norm_bounds(
-            chain,
-            PlainChain.of(base) if isinstance(base, Layers) else None,
-            margins=measured.margins,
-            input_norms=measured.norms,
-            input_norm=longest,
-            failure=failure,
-        ),
-        "radii": tuple(
-            LayerRadii(
-                name=name,
-                sparsity=len(chain.weights[k]) - scales.active[k + 1],
-                zero=float((radii[k] == 0).double().mean()),
-                radius=quantiles(radii[k]),
-                row=scales.row[k],
-                joint=scales.joint[k],
-                way=scales.ways[k],
-                reach=scales.reach[k],
-            )
-            for k, name in enumerate(layers.names[:-1])
-        ),
-    }, radii
-
-
-def _of_convolutions(
-    chain: ConvChain,
-    base: Network | None,
-    measured: Measured,
-    input_norm: float | None,
-    failure: float,
-) -> dict[str, Any]:
-    longest = _longest(measured.norms, False, input_norm)
-    bounds: tuple[NormBound, ...] = ()
+def _from_norms(
+    network: Network, base: Network | None, measured: Measured, longest: float, failure: float
+) -> tuple[tuple[NormBound, ...], str]:
+    """The bounds from norms, and what has to be said of them where there are convolutions."""
     try:
-        plain = PlainChain.of(unrolled_layers(chain))
-        reference = PlainChain.of(unrolled_layers(base)) if isinstance(base, ConvChain) else None
-    except NotYetSupported as error:
-        note = f"No bounds from norms: {error}."
-    else:
-        note = "The bounds from norms see the convolutions written out as matrices."
-        constant = float(plain.constant)
-        bounds = norm_bounds(
-            plain,
-            reference,
-            margins=measured.margins,
-            input_norms=measured.norms.square().add(constant).sqrt(),
-            input_norm=math.hypot(longest, constant),
-            failure=failure,
+        plain, reference = (
+            None if one is None else PlainChain.of(unrolled_layers(one)) for one in (network, base)
         )
-    hidden = (stage.units for stage in chain.stages[:-1])
-    return {
-        "sizes": (chain.inputs, *hidden, chain.classes),
-        "biases": any(has_bias(stage) for stage in chain.stages),
-        "input_norm": longest,
-        "norm_bounds": bounds,
-        "radii": (),
-        "notes": (_NOT_DEFINED, note),
-    }
+    except NotYetSupported as error:
+        return (), f"No bounds from norms: {error}."
+    assert plain is not None
+    # What was measured of images leaves the constant out.
+    missing = float(plain.constant and isinstance(network, ConvChain))
+    bounds = norm_bounds(
+        plain,
+        reference,
+        margins=measured.margins,
+        input_norms=measured.norms.square().add(missing).sqrt(),
+        input_norm=math.hypot(longest, missing),
+        failure=failure,
+    )
+    return bounds, "The bounds from norms see the convolutions written out as matrices."
+
+
+def _radii(
+    network: Network,
+    measured: Measured,
+    longest: float,
+    sample: Examples,
+    progress: Progress | None,
+) -> tuple[LocalScales | None, tuple[Tensor, ...]]:
+    """The constants where as many units may be active as are so on most examples, and the radii."""
+    if not isinstance(network, Layers):
+        return None, ()
+    chain = PlainChain.of(network)
+    active = [
+        max(1, int(np.quantile(layer.numpy(), SHARES[-1], method="higher"))) + int(chain.constant)
+        for layer in measured.active
+    ]
+    cost = max(len(w) ** 2 * w.shape[1] for w in chain.weights[:-1])
+    scales = local_scales(chain.weights, active=active, input_norm=longest, babel=cost <= _BABEL)
+    return scales, measure_radii(chain, sample.inputs, scales, progress=progress)
 
 
 def _network(model: nn.Module | Network, examples: Examples) -> Network:
@@ -248,16 +238,6 @@ def _longest(norms: Tensor, constant: bool, given: float | None) -> float:
     return limit
 
 
-def _asked(chain: PlainChain, measured: Measured, longest: float) -> LocalScales:
-    """The constants where as many units may be active as are so on most examples."""
-    active = [
-        max(1, int(np.quantile(layer.numpy(), SHARES[-1], method="higher"))) + int(chain.constant)
-        for layer in measured.active
-    ]
-    cost = max(len(w) ** 2 * w.shape[1] for w in chain.weights[:-1])
-    return local_scales(chain.weights, active=active, input_norm=longest, babel=cost <= _BABEL)
-
-
 def _held_out(
     network: Network, base: Network | None, sample: Examples, held_out: Any, failure: float
 ) -> tuple[HeldOut, ...]:
@@ -283,3 +263,75 @@ def _settings(network: Network, theorem: Theorem, failure: float) -> list[Sparse
     if isinstance(network, ConvChain):
         settings = replace(settings, subset=_SUBSET, passes=_PASSES)
     return [settings, replace(settings, variant="dense")]
+
+
+# The bounds from norms, put to the same network, data and confidence.
+
+#: Norms below this are taken as this: the grid ends somewhere.
+_SMALLEST = 2.0**-59
+
+
+def norm_bounds(
+    chain: PlainChain,
+    reference: PlainChain | None,
+    *,
+    margins: Tensor,
+    input_norms: Tensor,
+    input_norm: float,
+    failure: float,
+) -> tuple[NormBound, ...]:
+    """Each bound at the grid margin that suits it best, the searches paid for.
+
+    reference     weights chosen without these examples, from which Bartlett's bound measures the
+                  distance; None for zero
+    input_norm    how long an input can be
+    """
+    weights, width = chain.weights, chain.widest
+    layers, n = len(weights), len(margins)
+    exact = [spectral_norm(weight) for weight in weights]
+    spectral = [_grid(value) for value in exact]
+    whole = [frobenius_norm(w, rows=w.shape[0], columns=w.shape[1]) for w in weights]
+    frobenius = [_grid(value) for value in whole[:-1]]
+    frobenius.append(_grid(row_norm(weights[-1], columns=weights[-1].shape[1])))
+    # Sums of the norms of the rows of each layer's difference from the reference.
+    same = reference is not None and reference.constant == chain.constant
+    others = reference.weights if reference and same else [torch.zeros_like(w) for w in weights]
+    pairs = zip(weights, others, strict=True)
+    sums = [_grid(float((w - other).norm(dim=1).sum()) * (1 + 1e-9)) for w, other in pairs]
+    total = math.sqrt(float(input_norms.square().sum()) * (1 + 1e-9))
+
+    gaps = {
+        "Bartlett, Foster, Telgarsky 2017": partial(
+            bartlett_gap, inputs_norm=total, spectral_norms=spectral, row_sums=sums, width=width,
+            examples=n, failure=grid_share(failure, numbers=2 * layers + 1),
+        ),
+        "Neyshabur, Bhojanapalli, Srebro 2018": partial(
+            neyshabur_gap, input_norm=input_norm, width=width, examples=n, frobenius_norms=whole,
+            spectral_norms=exact, failure=grid_share(failure, numbers=1),
+        ),
+        "Golowich, Rakhlin, Shamir 2018": partial(
+            golowich_gap, input_norm=input_norm, frobenius_norms=frobenius, examples=n,
+            classes=len(weights[-1]), failure=grid_share(failure, numbers=layers + 1),
+        ),
+    }  # fmt: skip
+    return tuple(_best(name, gap, margins) for name, gap in gaps.items())
+
+
+def _best(name: str, gap: Callable[..., float], margins: Tensor) -> NormBound:
+    """The margin with the smallest sum of margin errors and gap, were it not cut at 1."""
+    positive = margins[margins > 0]
+    largest = float(positive.max()) if len(positive) else 1.0
+    # From the largest margin that anything has, downward: above it everything is an error.
+    tried = [grid_point(max(largest, 1e-12), downward=True) * 2.0 ** (-j / 4) for j in range(41)]
+    # 2 ** (j / 4) again, so that the margins are the very points of the grid.
+    points = sorted({grid_point(value * (1 - 1e-9)) for value in tried})
+    candidates = []
+    for margin in points:
+        errors, value = int((margins <= margin).sum()), gap(margin=margin)
+        risk = margin_risk(margin_errors=errors, examples=len(margins), gap=value)
+        candidates.append(NormBound(name, margin, errors, value, risk))
+    return min(candidates, key=lambda bound: bound.margin_errors / len(margins) + bound.gap)
+
+
+def _grid(value: float) -> float:
+    return grid_point(max(value, _SMALLEST))

@@ -8,32 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nonvacuous.bounds.sparsity import block_noise_quantile, choice_nats, row_noise_quantile
+from nonvacuous.bounds.sparsity import block_noise_quantile, row_noise_quantile
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity import noise
 from nonvacuous.sparsity.constants import Charge, Ledger, scalar
-from nonvacuous.sparsity.judging import (
-    Judge,
-    Judged,
-    Move,
-    all_scales,
-    close,
-    descend,
-    one_scale,
-    other_escape,
-    vacuous,
-)
+from nonvacuous.sparsity.judging import Judge, Judged, Move, close, descend, vacuous
 from nonvacuous.sparsity.noise import Inputs, NoisyPass, clean_pass, pair_margins
 from nonvacuous.sparsity.norms import frobenius_norm, row_norm, spectral_norm
-from nonvacuous.sparsity.setting import Scales, SparseSettings
+from nonvacuous.sparsity.setting import SparseSettings, UniformSetting
 from nonvacuous.sparsity.weights import Layers
 
 _SAFE = 1.0 + 1e-9
@@ -49,39 +40,6 @@ _QUANTILE = 0.01
 
 
 @dataclass(frozen=True)
-class UniformSetting(Scales):
-    """Choices of Theorem A: escape probability, noise levels relative to the norms, and
-
-    inactive   s_k: how many units (blocks) of each hidden layer are asked to stay inactive
-    """
-
-    inactive: tuple[int, ...]
-    first: int
-    steps: tuple[int, ...]
-    escape: int
-
-    @property
-    def epsilons(self) -> tuple[float, ...]:
-        """Relative noise levels; the scales follow from them and the norms."""
-        return self.sigmas
-
-    def charges(self, *, sparse: bool, groups: tuple[int, ...]) -> tuple[Charge, ...]:
-        """What naming these choices costs in a network with so many units (blocks) per layer."""
-        lines = list(self.scale_charges("noise level"))
-        for layer, (count, width) in enumerate(zip(self.inactive, groups, strict=True), start=1):
-            if not sparse:
-                break
-            if count not in range(width):
-                raise BadInput(
-                    f"{count} inactive units are asked of layer {layer}, which has {width}; at "
-                    f"most {width - 1} are among the choices that are paid for"
-                )
-            name = f"inactive units of layer {layer}"
-            lines.append(Charge(name, str(count), choice_nats(width)))
-        return tuple(lines)
-
-
-@dataclass(frozen=True)
 class UniformConstants:
     """Grid values: xi per layer, nu per hidden layer, with their charges."""
 
@@ -90,29 +48,22 @@ class UniformConstants:
     charges: tuple[Charge, ...]
 
 
-class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
+class UniformEvaluator(Judge[UniformSetting]):
     """Theorem A for one network and prior.
 
     With ``block`` above 1 the units of hidden layers are counted in blocks of so many neighbors,
     which are inactive as a whole (docs/theory/sparsity.md, 4b).
     """
 
-    theorem, sampled, running = "A", False, noise
+    sampled = False
 
     def __init__(
-        self,
-        layers: Layers,
-        prior: Layers,
-        *,
-        sparse: bool,
-        choices: int = 1,
-        device: torch.device | str = "cpu",
-        block: int = 1,
+        self, layers: Layers, prior: Layers, asked: SparseSettings, device: torch.device
     ) -> None:
-        _check_block(layers, block)
-        super().__init__(layers, prior, sparse=sparse, choices=choices, device=device)
-        self.layers, self.block = layers, block
-        self.groups = tuple(width // block for width in layers.widths)
+        self.layers, self.block = layers, asked.block
+        self._check_block()
+        super().__init__(layers, prior, asked, device)
+        self.groups = tuple(width // self.block for width in layers.widths)
         self._matrices = layers.augmented
         self._known = prior.reference().augmented
         # Whatever is inactive, these stay the same, and they cost most.
@@ -171,9 +122,7 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
         """Nothing is random: the network itself, once."""
         yield inputs, clean_pass(self.network, inputs)
 
-    def loss_upper(
-        self, setting: UniformSetting, errors: int, trials: int, *, failure: float
-    ) -> float:
+    def loss_upper(self, setting: UniformSetting, errors: int, trials: int) -> float:
         """On examples that meet the conditions, noise gives a loss with the escape probability."""
         escape = setting.escape_probability
         return min(1.0, (escape + (1.0 - escape) * errors / trials) * (1.0 + 1e-12))
@@ -203,9 +152,7 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
         room = 2.0 * _ROOM * used.xi[-1] * size
         return failed | ~(margin > level + room), level, margin, close(level, margin)
 
-    def search(
-        self, inputs: Inputs, settings: SparseSettings, *, seed: int, progress: Progress | None
-    ) -> UniformSetting:
+    def search(self, inputs: Inputs, *, seed: int, progress: Progress | None) -> UniformSetting:
         """Coordinate by coordinate; like every search, free in the PAC-Bayes part.
 
         With sparsity at least one unit of every hidden layer is asked to stay inactive; without,
@@ -214,19 +161,20 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
         device, groups = inputs.first.device, self.groups
         generator = torch.Generator(device).manual_seed(derived_seed(seed, "search"))
         order = torch.randperm(len(inputs), generator=generator, device=device)
-        part = inputs.part(order[: _SUBSET if settings.subset is None else settings.subset])
+        part = inputs.part(order[: self.asked.subset or _SUBSET])
         clean = clean_pass(self.network, part)
 
         def objective(setting: UniformSetting) -> float:
             failed = self.judged(setting, part, clean)[0]
             escape, share = setting.escape_probability, float(failed.double().mean())
             upper = min(1.0, escape + (1.0 - escape) * share)
-            bound = self.bound(setting, upper, examples=len(inputs), failure=settings.failure)
+            bound = self.bound(setting, upper, examples=len(inputs))
             return bound if bound < 1.0 else vacuous(share, self.kl(setting) / len(inputs))
 
         asked = [(0,) * len(groups)]
-        later: list[Move[UniformSetting]] = [one_scale(k + 1) for k in range(len(groups))]
-        moves: list[Move[UniformSetting]] = [all_scales, *later, other_escape]
+        kind = UniformSetting
+        later = [partial(kind.one_scale, layer=k + 1) for k in range(len(groups))]
+        moves: list[Move[UniformSetting]] = [kind.all_scales, *later, kind.other_escape]
         if self.sparse:
             quiet = ((self.grouped(z) < 0).sum(1).double() for z in clean.before)
             most = (max(1, int(torch.quantile(counts, _QUANTILE))) for counts in quiet)
@@ -234,9 +182,12 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
                 tuple(min(count, width - 1) for count, width in zip(most, groups, strict=True)),
                 tuple(min(1, width - 1) for width in groups),
             ]
-            moves += [_inactive(layer, width) for layer, width in enumerate(groups)]
+            moves += [
+                partial(kind.other_inactive, layer=layer, width=width)
+                for layer, width in enumerate(groups)
+            ]
         steps, firsts = (0,) * len(groups), range(-48, 1, 6)
-        starts = [UniformSetting(each, first, steps, 4) for each in asked for first in firsts]
+        starts = [kind(each, first, steps, 4) for each in asked for first in firsts]
         return descend(
             starts, objective, moves, rounds=_ROUNDS, progress=progress, strides=_STRIDES
         )
@@ -244,6 +195,17 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
     def grouped(self, values: Tensor) -> Tensor:
         """The largest entry of every block: a block is inactive where all of it is."""
         return values if self.block == 1 else values.unflatten(1, (-1, self.block)).amax(2)
+
+    def _check_block(self) -> None:
+        if self.block > 1 and any(bias is not None for bias in self.layers.biases):
+            raise BadInput(
+                "blocks of units need a network without biases; leave them out, or block=1"
+            )
+        if any(width % self.block for width in self.layers.widths):
+            raise BadInput(
+                f"blocks of {self.block} units do not divide hidden layers of {self.layers.widths} "
+                "units; choose a size that does"
+            )
 
     def _block(self, layer: int) -> int:
         """How many inputs of a layer are counted as one; those of the first have no blocks."""
@@ -276,31 +238,6 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
         return UniformConstants(tuple(xi), tuple(nu), tuple(ledger.charges))
 
 
-def _check_block(layers: Layers, block: int) -> None:
-    if block > 1 and any(bias is not None for bias in layers.biases):
-        raise BadInput("blocks of units need a network without biases; leave them out, or block=1")
-    if any(width % block for width in layers.widths):
-        raise BadInput(
-            f"blocks of {block} units do not divide hidden layers of {layers.widths} units; choose "
-            "a size that does"
-        )
-
-
 def growths(epsilons: Sequence[float]) -> tuple[float, ...]:
     """gamma_k = product of (1 + epsilon) up to layer k, minus one."""
-    total, result = 0.0, []
-    for epsilon in epsilons:
-        total += math.log1p(epsilon)
-        result.append(math.expm1(total))
-    return tuple(result)
-
-
-def _inactive(layer: int, width: int) -> Move[UniformSetting]:
-    """How many units of one hidden layer are asked to stay inactive."""
-
-    def move(setting: UniformSetting, stride: int) -> UniformSetting | None:
-        counts = list(setting.inactive)
-        counts[layer] += stride
-        return replace(setting, inactive=tuple(counts)) if 1 <= counts[layer] < width else None
-
-    return move
+    return tuple(map(math.expm1, accumulate(map(math.log1p, epsilons))))

@@ -81,6 +81,11 @@ class Network(ABC):
     def classes(self) -> int:
         return len(self.weights[-1])
 
+    @property
+    def biased(self) -> bool:
+        """Whether any bias is not zero."""
+        return any(bias is not None and bool((bias != 0).any()) for bias in self.biases)
+
     def scores(self, inputs: Tensor) -> Tensor:
         return self.values(inputs)[-1]
 

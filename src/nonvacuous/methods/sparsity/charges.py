@@ -16,8 +16,7 @@ from nonvacuous.records import ComplexityRecord
 from nonvacuous.rules.derandomization import charge_records
 from nonvacuous.sparsity.certify import AnySetting
 from nonvacuous.sparsity.constants import EXPONENTS, FINENESS, Charge, chosen_among
-from nonvacuous.sparsity.setting import ConvSetting, Setting, total_nats
-from nonvacuous.sparsity.theorem_a import UniformSetting
+from nonvacuous.sparsity.setting import ConvSetting, Setting, UniformSetting, total_nats
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 from nonvacuous.verification.findings import Disagreement, equal
 

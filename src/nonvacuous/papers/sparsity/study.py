@@ -29,10 +29,10 @@ from nonvacuous.risk.losses import class_margins
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certify import certify_sparse
-from nonvacuous.sparsity.comparisons import PlainChain, norm_bounds
 from nonvacuous.sparsity.priors import make_prior, shifted_copies
-from nonvacuous.sparsity.radii import NormTables, forward, greedy_sparsity
+from nonvacuous.sparsity.radii import NormTables, PlainChain, forward, greedy_sparsity
 from nonvacuous.sparsity.setting import SparseSettings, Theorem, Variant
+from nonvacuous.sparsity.study import norm_bounds
 from nonvacuous.sparsity.training import (
     Chain,
     chain_errors,
