@@ -63,10 +63,7 @@ class ConvBounds:
 
     def onward(self, layer: int, end: int) -> float:
         """From pre-activations of ``layer`` to the pooled output of layer ``end``."""
-        total = self.pools[layer]
-        for later in range(layer + 1, end + 1):
-            total *= self.step(later)
-        return total
+        return math.prod(map(self.step, range(layer + 1, end + 1)), start=self.pools[layer])
 
 
 def pattern(stage: Stage, values: Tensor, away: Tensor) -> Pattern:
