@@ -181,7 +181,7 @@ def test_one_table_serves_all_pairs_where_there_are_too_many(
     network, prior, examples = _problem()
     apart = measured(network)
     honest = certify_sparse(network, prior, examples, subset=300, passes=1)
-    monkeypatch.setattr(rounding, "_LARGEST_TABLE", 10)
+    monkeypatch.setattr(rounding, "LARGEST_TABLE", 10)
     together = measured(network)
     assert together.pair_norms.shape == (1, 1, 11)
     assert torch.equal(together.pair_norms[0, 0], apart.pair_norms.amax((0, 1)))

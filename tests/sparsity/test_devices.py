@@ -59,7 +59,7 @@ def test_every_tensor_names_its_device(nowhere: None, theorem: str) -> None:
 @pytest.mark.parametrize("anchored", [False, True])
 def test_thresholds_stay_on_an_accelerator(anchored: bool) -> None:
     layers = random_layers((5, 8, 7, 6, 3), torch.Generator().manual_seed(1), bias=True)
-    named = constants(layers, layers, norms="each", sums="each", drift=True)
+    named = constants(layers, layers, norms="each", sums="each", drift=anchored)
     longest = named.longest
     output = layers.weights[-1]
     setting = Setting(-20, (0,) * 3, 5, "cap", 8, anchored)
@@ -79,7 +79,7 @@ def test_thresholds_stay_on_an_accelerator(anchored: bool) -> None:
     noisy = noisy_pass(placed, inputs, setting.sigmas, noise)
     used = named.to("meta")
     used.__dict__["longest"] = longest
-    units = constants(layers, layers, norms="all", sums="each", drift=True, units=True)
+    units = constants(layers, layers, norms="all", sums="each", drift=anchored, units=True)
     each = units.to("meta")
     grams = tuple(positive_gram(w).to("meta") for w in layers.weights[1:-1])
     anchor = (output[:, None] - output[None]).clamp(min=0).to("meta")
@@ -87,16 +87,11 @@ def test_thresholds_stay_on_an_accelerator(anchored: bool) -> None:
         threshold_d(noisy, inputs.labels, used, 0.1, sparse=True),
         threshold_d(noisy, inputs.labels, used, 0.1, sparse=False),
         *(
-            threshold_e(
-                noisy, inputs, used, setting, sparse=sparse, anchor=anchor if anchored else None,
-            )
+            threshold_e(noisy, inputs, used, setting, sparse=sparse, anchor=anchor)
             for sparse in (True, False)
         ),
         *(
-            threshold_f(
-                noisy, inputs, each, sizes, sparse=sparse, anchor=anchor if anchored else None,
-                grams=grams,
-            )
+            threshold_f(noisy, inputs, each, sizes, sparse=sparse, anchor=anchor, grams=grams)
             for sparse in (True, False)
         ),
         pair_margins(noisy.scores, inputs.labels),

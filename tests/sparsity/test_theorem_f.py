@@ -152,6 +152,7 @@ def test_forgetting_the_mean_shifts_would_be_found_out(monkeypatch: pytest.Monke
         dataclasses.replace(setting, factor=0),
         sparse=True,
         anchor=evaluator._anchor,
+        grams=evaluator._grams,
     )
     assert honest >= 1 - escape
     margins = noisy.scores[:, 0] - noisy.scores[:, 1]

@@ -159,10 +159,9 @@ def check_all(
 def test_tables_of_very_many_classes_are_never_named_pair_by_pair(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert charges._LARGEST_TABLE == constants._LARGEST_TABLE
     network, prior = (perceptron((6,), bias=False, seed=seed) for seed in (0, 1))
     for module in (charges, constants):
-        monkeypatch.setattr(module, "_LARGEST_TABLE", CLASSES * CLASSES * 7 - 1)
+        monkeypatch.setattr(module, "LARGEST_TABLE", CLASSES * CLASSES * 7 - 1)
     setting = Setting(-20, (1,), 3, "cap", 5, False, True)
     evaluator = evaluator_of(network, prior, SparseSettings(theorem="E", variant="sparse"))
     paid = charge_records(evaluator.charges(setting))

@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 #: Exponents that may flatten the reference's table; the first costs ln 2, the others ln 16.
 EXPONENTS = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
 #: Tables of class pairs beyond this many entries are replaced by their maximum over the pairs.
-_LARGEST_TABLE = 20_000_000
+LARGEST_TABLE = 20_000_000
 _PAIR_FINENESS = 8
 _UP = 1.0 + 1e-12
 #: Steps of the grid for constants per factor of two.
@@ -183,7 +183,7 @@ def measured(layers: Layers, *, units: bool = False) -> Measured:
     """Measure a network; with ``units``, the row norm of each unit instead of tables of them."""
     output = layers.weights[-1]
     classes, width = output.shape
-    collapse = classes * classes * (width + 1) > _LARGEST_TABLE
+    collapse = classes * classes * (width + 1) > LARGEST_TABLE
     norms, sums = [], []
     for row in output:
         difference = row[None] - output
@@ -304,9 +304,8 @@ def drifted(
 
 def _moved(layers: Layers, prior: Layers, layer: int, known: float) -> tuple[float, Charge]:
     mine, theirs = layers.weights[layer], prior.weights[layer]
-    difference = mine - theirs
     lost = 2.0**-50 * float(mine.norm() + theirs.norm())
-    distance = spectral_norm(difference) * (1.0 + 1e-10) + lost
+    distance = spectral_norm(mine - theirs) * (1.0 + 1e-10) + lost
     name = f"distance of layer {layers.names[layer]} from the prior"
     return far(name, distance, known, fineness=4)
 

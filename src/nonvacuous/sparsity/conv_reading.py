@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.networks.capture import capture
-from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
+from nonvacuous.networks.layer_graph import Node, Reference
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, ImageShape, Pair, Pool
 from nonvacuous.sparsity.weights import Layers, Network
 
@@ -26,14 +26,14 @@ def read_network(module: nn.Module, example: Tensor) -> Network:
 
     The module is in evaluation mode; ``example`` is a batch of two or more inputs.
     """
-    return _reader(module, example).network()
+    return _Reader(module, example).network()
 
 
 def read_parameters(
     module: nn.Module, example: Tensor
 ) -> tuple[Network, tuple[tuple[str, ...], ...]]:
     """The same, and the names of each layer's parameters: its weights, then its bias, if any."""
-    reader = _reader(module, example)
+    reader = _Reader(module, example)
     used = {name for names in reader.tensors for name in names}
     left = [name for name, _ in module.named_parameters() if name not in used]
     if left:
@@ -42,10 +42,6 @@ def read_parameters(
             "certificate covers the whole network"
         )
     return reader.network(), tuple(tuple(names) for names in reader.tensors)
-
-
-def _reader(module: nn.Module, example: Tensor) -> _Reader:
-    return _Reader(capture(module, example), plain=not is_convolutional(module))
 
 
 def is_convolutional(module: nn.Module) -> bool:
@@ -61,17 +57,17 @@ def is_convolutional(module: nn.Module) -> bool:
 class _Reader:
     """One walk along the nodes: a layer, then ReLU and at most one pooling, then the next layer.
 
-    plain     linear layers only
     tensors   names of each layer's parameters
     """
 
-    def __init__(self, graph: LayerGraph, *, plain: bool) -> None:
+    def __init__(self, module: nn.Module, example: Tensor) -> None:
+        graph = capture(module, example)
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
             raise NotYetSupported(
                 f"the network has {len(graph.inputs)} inputs and {len(graph.outputs)} outputs; "
                 "the sparsity theorems cover one of each. Wrap it in a module with one of each"
             )
-        self._graph, self._plain = graph, plain
+        self._graph, self._plain = graph, not is_convolutional(module)
         self.tensors: list[list[str]] = []
         self._first: ImageShape | None = None
         self._image: ImageShape | None = None
@@ -264,34 +260,29 @@ def read_faithfully(module: nn.Module, examples: Examples) -> Network:
 def misread(module: nn.Module, network: Network, examples: Examples) -> str | None:
     """What sets the module apart from its layers, or None if it predicts as they do."""
     hanging = 0
-    for piece in examples.inputs.split(_BATCH):
-        with torch.no_grad():
-            lost, close, broken = _compared(_outputs(module, piece), network.scores(piece))
+    pieces = [(False, piece) for piece in examples.inputs.split(_BATCH)]
+    for gradients, piece in [*pieces, (True, examples.inputs[:_FEW])]:
+        with torch.set_grad_enabled(gradients):
+            outputs = _outputs(module, piece).detach()
+        lost, close, broken = _compared(outputs, network.scores(piece))
         if broken:
             return (
                 f"{broken} scores of the module are not finite, those of its layers are; scale "
                 "weights or inputs down"
             )
         if lost:
-            return _apart(lost, len(piece))
-        hanging += close
+            return (
+                f"it predicts {lost} of {len(piece)} examples otherwise than the layers that were "
+                "read from it; remove what its forward does besides them, such as a branch on the "
+                "batch or on the mode"
+            )
+        hanging += 0 if gradients else close
     if hanging > max(1, len(examples) // _HANGING):
         return (
             f"{hanging} of {len(examples)} predictions of the module hang on rounding: its scores "
             "differ by less than they are precise; take away what they share, such as a large bias"
         )
-    few = examples.inputs[:_FEW]
-    with torch.enable_grad():
-        outputs = _outputs(module, few).detach()
-    lost, _, broken = _compared(outputs, network.scores(few))
-    return _apart(lost + broken, len(few)) if lost or broken else None
-
-
-def _apart(lost: int, among: int) -> str:
-    return (
-        f"it predicts {lost} of {among} examples otherwise than the layers that were read from it; "
-        "remove what its forward does besides them, such as a branch on the batch or on the mode"
-    )
+    return None
 
 
 def _outputs(module: nn.Module, inputs: Tensor) -> Tensor:

@@ -233,15 +233,14 @@ class ConvEvaluator(NoisyJudge[ConvSetting]):
         away: list[Tensor] = []
         carried = torch.zeros_like(noisy.whole[0])
         gaps = torch.zeros_like(carried)[:, None]
-        lengths: dict[int, Tensor] = {}
+        lengths: list[Tensor] = []
         for j, stage in enumerate(self.network.stages[:-1]):
             values = noisy.before[j] if self.sparse else None
-            grown = {k: bounds.step(j) * lengths[k] for k in lengths}
+            grown = [bounds.step(j) * length for length in lengths]
             if j == last:
-                carried = sum(grown.values(), carried)
-            moved = torch.zeros_like(noisy.units[j])
-            farthest = moved
-            shifted: dict[int, Tensor] = {}
+                carried = sum(grown, carried)
+            grown.append(torch.zeros_like(carried))
+            moved = farthest = torch.zeros_like(noisy.units[j])
             # From the latest noise to the earliest: each adds to how far the pre-activation can be
             # from the mean of the hybrid network with k noisy layers.
             for k in range(j, -1, -1):
@@ -249,8 +248,7 @@ class ConvEvaluator(NoisyJudge[ConvSetting]):
                 moved = moved + quantile * reach
                 apart = noisy.apart[j] if k == j else None
                 shifts = mean_shifts(stage, values, reach, moved, apart)
-                own = shifts.square().sum(1).sqrt()
-                shifted[k] = grown[k] + own if k < j else own
+                grown[k] = grown[k] + shifts.square().sum(1).sqrt()
                 own_step = quantile * reach
                 if k < j:
                     carried_here = (bounds.rows[j] * lengths[k])[:, None]
@@ -258,7 +256,7 @@ class ConvEvaluator(NoisyJudge[ConvSetting]):
                 farthest = torch.maximum(farthest, moved + own_step)
                 if j == last:
                     gaps = gaps + shifts
-            lengths = shifted
+            lengths = grown
             away.append(farthest)
         return gaps, carried, away
 

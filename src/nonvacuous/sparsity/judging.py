@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -280,7 +280,7 @@ class Evaluator(NoisyJudge[Setting]):
         super().__init__(layers, prior, asked, device)
         self.layers, self._prior = layers, prior
         self._actual = measured(layers, units=self.theorem == "F")
-        self._rounded: dict[tuple[bool, bool], Constants] = {}
+        self._rounded = cache(self._round)
         output = prior.weights[-1]
         hidden = prior.weights[1:-1] if self.theorem == "F" else ()
         self._grams = tuple(positive_gram(w).to(device) for w in hidden)
@@ -288,21 +288,21 @@ class Evaluator(NoisyJudge[Setting]):
 
     def constants(self, setting: Setting) -> Constants:
         """The constants that the loss of this setting uses, rounded up on their grids."""
-        key = (setting.anchored, setting.named)
-        if key not in self._rounded:
-            rounded = constants(
-                self.layers,
-                self._prior,
-                norms="each" if self.sparse and self.theorem == "D" else "all",
-                sums=None if setting.anchored else ("each" if self.sparse else "all"),
-                drift=setting.anchored,
-                named=setting.named,
-                units=self.theorem == "F",
-                actual=self._actual,
-            )
-            check_covering(rounded, self._actual)
-            self._rounded[key] = rounded.to(self.device)
-        return self._rounded[key]
+        return self._rounded(setting.anchored, setting.named)
+
+    def _round(self, anchored: bool, named: bool) -> Constants:
+        rounded = constants(
+            self.layers,
+            self._prior,
+            norms="each" if self.sparse and self.theorem == "D" else "all",
+            sums=None if anchored else ("each" if self.sparse else "all"),
+            drift=anchored,
+            named=named,
+            units=self.theorem == "F",
+            actual=self._actual,
+        )
+        check_covering(rounded, self._actual)
+        return rounded.to(self.device)
 
     def charges(self, setting: Setting) -> tuple[Charge, ...]:
         own = setting.charges(sparse=self.sparse)
@@ -313,13 +313,9 @@ class Evaluator(NoisyJudge[Setting]):
         if self.theorem == "D":
             escape = setting.escape_probability
             return threshold_d(noisy, inputs.labels, used, escape, sparse=self.sparse)
-        shared: dict[str, Any] = {
-            "sparse": self.sparse,
-            "anchor": self._anchor if setting.anchored else None,
-        }
+        shared: dict[str, Any] = {"sparse": self.sparse, "anchor": self._anchor}
         if self.theorem == "F":
-            grams = self._grams if setting.anchored else ()
-            return threshold_f(noisy, inputs, used, setting, grams=grams, **shared)
+            return threshold_f(noisy, inputs, used, setting, grams=self._grams, **shared)
         return threshold_e(noisy, inputs, used, setting, **shared)
 
     def drawn(self, inputs: Inputs, seed: int) -> list[tuple[Inputs, tuple[Tensor, ...]]]:

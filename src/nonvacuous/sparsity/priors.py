@@ -110,11 +110,7 @@ def shifted_copies(examples: Examples, pixels: int, *, mirrored: bool = False) -
     images = pad(flat.reshape(-1, channels, side, side), (pixels,) * 4)
     norms = flat.norm(dim=1, keepdim=True)
     moves = range(2 * pixels + 1)
-    views = [
-        (top, left, flip)
-        for top, left in product(moves, moves)
-        for flip in ((False, True) if mirrored else (False,))
-    ]
+    views = list(product(moves, moves, (False, True) if mirrored else (False,)))
     # Filled one after the other: a list of all copies would need the memory twice.
     copies = flat.new_empty(len(views), *flat.shape)
     for target, (top, left, flip) in zip(copies, views, strict=True):

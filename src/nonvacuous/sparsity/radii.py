@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -123,10 +123,8 @@ def local_scales(
         sparse_norm(weight, rows=outgoing, columns=incoming, babel=babel)
         for weight, incoming, outgoing in zip(hidden, counts, counts[1:], strict=False)
     ]
-    reach = [length]
-    for norm in joint:
-        reach.append(up(reach[-1] * norm.value, terms=1))
     norms, ways = tuple(norm.value for norm in joint), tuple(norm.way for norm in joint)
+    reach = accumulate(norms, lambda far, norm: up(far * norm, terms=1), initial=length)
     return LocalScales(counts, row, norms, ways, tuple(reach))
 
 

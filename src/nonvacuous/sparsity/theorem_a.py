@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -71,13 +71,7 @@ class UniformEvaluator(Judge[UniformSetting]):
             (spectral_norm(mine), spectral_norm(theirs))
             for mine, theirs in zip(self._matrices[:-1], self._known[:-1], strict=True)
         ]
-        self._constants: dict[tuple[int, ...], UniformConstants] = {}
-
-    def constants(self, inactive: tuple[int, ...]) -> UniformConstants:
-        """Norms of the network for these numbers of inactive units, rounded up on the grid."""
-        if inactive not in self._constants:
-            self._constants[inactive] = self._round(inactive)
-        return self._constants[inactive]
+        self.constants = cache(self._round)
 
     def scales(self, setting: UniformSetting) -> tuple[float, ...]:
         """sigma_k: the largest noise whose sparse norms stay within the levels."""
@@ -219,6 +213,7 @@ class UniformEvaluator(Judge[UniformSetting]):
         ]
 
     def _round(self, inactive: tuple[int, ...]) -> UniformConstants:
+        """Norms of the network for these numbers of inactive units, rounded up on the grid."""
         xi, nu, ledger = [], [], Ledger()
         for k, inputs in enumerate(self._active(inactive)):
             name = self.layers.names[k]

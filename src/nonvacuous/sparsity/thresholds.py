@@ -118,13 +118,13 @@ def threshold_e(
     setting: Tailed,
     *,
     sparse: bool,
-    anchor: Tensor | None = None,
+    anchor: Tensor,
 ) -> Tensor:
     """D(W', x) for every example and every class that may have beaten the label.
 
     anchor   positive parts of the prior's w_y - w_c, (classes, classes, width): the weights that
-             the mean shifts of single units meet, up to the drift. Without it, sums of the largest
-             weights are used, for as many units as are not stable
+             the mean shifts of single units meet, up to the drift. Where that is not named, sums
+             of the largest weights are used, for as many units as are not stable
     """
     hidden, sigmas = len(noisy.before), setting.sigmas
     widths = [values.shape[1] for values in noisy.before]
@@ -163,16 +163,16 @@ def tail_threshold(variance: Tensor, guess: Tensor, failure: float, setting: Tai
 def _dense(noisy: NoisyPass, labels: Tensor, constants: Constants) -> tuple[Tensor, Tensor]:
     """The mean shifts when every unit may change sign: only widths and norms count."""
     hidden = len(noisy.before)
-    shifts: dict[int, Tensor] = {}
+    shifts: list[Tensor] = []
     carried = torch.zeros_like(noisy.scales[0])
     for j in range(hidden):
         root = math.sqrt(noisy.before[j].shape[1])
-        grown = {k: constants.spectral[j] * shifts[k] for k in shifts}
+        shifts = [constants.spectral[j] * shift for shift in shifts]
         if j == hidden - 1:
-            carried = carried + sum(grown.values())
+            carried = sum(shifts, carried)
+        shifts.append(torch.zeros_like(carried))
         for k in range(j + 1):
-            own = noisy.scales[k] * (KINK * root * _reach(constants, k, j))
-            shifts[k] = grown[k] + own if k < j else own
+            shifts[k] = shifts[k] + noisy.scales[k] * (KINK * root * _reach(constants, k, j))
     noise = sum(noisy.scales[k] * _reach(constants, k, hidden - 1) for k in range(hidden))
     assert isinstance(noise, Tensor)
     return carried, KINK * noise[:, None] * constants.sums(labels)
@@ -191,14 +191,14 @@ def _shifts(noisy: NoisyPass, constants: Constants, deviation: float) -> tuple[T
     hidden = len(noisy.before)
     last: list[tuple[Tensor, Tensor, Tensor]] = []
     carried = torch.zeros_like(noisy.scales[0])
-    lengths: dict[int, Tensor] = {}
+    lengths: list[Tensor] = []
     for j in range(hidden):
         distance = noisy.before[j].abs()
-        grown = {k: constants.spectral[j] * lengths[k] for k in lengths}
+        grown = [constants.spectral[j] * length for length in lengths]
         if j == hidden - 1:
-            carried = carried + sum(grown.values())
+            carried = sum(grown, carried)
         moved = torch.zeros_like(carried)
-        shifted: dict[int, Tensor] = {}
+        grown.append(moved)
         # From the latest noise to the earliest: each adds to how far the pre-activation can be
         # from the mean of the hybrid network with k noisy layers.
         for k in range(j, -1, -1):
@@ -206,22 +206,18 @@ def _shifts(noisy: NoisyPass, constants: Constants, deviation: float) -> tuple[T
             moved = moved + deviation * reach
             excess = (distance - (moved * _SAFE)[:, None]).clamp(min=0)
             gaps = reach[:, None] * kinks(excess / reach[:, None])
-            own = gaps.square().sum(1).sqrt()
-            shifted[k] = grown[k] + own if k < j else own
+            grown[k] = grown[k] + gaps.square().sum(1).sqrt()
             if k < j:
                 moved = moved + constants.longest[j] * lengths[k]
             if j == hidden - 1:
                 last.append((gaps, reach, excess))
-        lengths = shifted
+        lengths = grown
     return carried, last
 
 
-def mean_shifts(
-    shifts: Shifts, labels: Tensor, constants: Constants, anchor: Tensor | None
-) -> Tensor:
+def mean_shifts(shifts: Shifts, labels: Tensor, constants: Constants, anchor: Tensor) -> Tensor:
     """What the mean shifts of the last hidden layer do to the margin of each pair."""
-    if anchor is not None:
-        assert constants.drift is not None
+    if constants.drift is not None:
         gaps = torch.stack([gaps for gaps, _, _ in shifts]).sum(0)
         return anchored_means(gaps, labels, anchor, constants.drift)
     whole, rest = constants.sums(labels), kink(_STABLE)
@@ -282,14 +278,13 @@ def threshold_f(
     setting: Tailed,
     *,
     sparse: bool,
-    anchor: Tensor | None = None,
-    grams: Sequence[Tensor] = (),
+    anchor: Tensor,
+    grams: Sequence[Tensor],
 ) -> Tensor:
     """D(W', x) for every example and every class that may have beaten the label.
 
     anchor   see :func:`threshold_e`
-    grams    per hidden layer but the first :func:`positive_gram` of the prior's weights, where mean
-             shifts meet these
+    grams    per hidden layer but the first :func:`positive_gram` of the prior's weights
     """
     hidden, sigmas = len(noisy.before), setting.sigmas
     widths = [values.shape[1] for values in noisy.before]
@@ -309,7 +304,7 @@ def threshold_f(
             # What the mean shifts of the layers before do to this one's pre-activations.
             length = gaps.square().sum(1).sqrt()
             hop = constants.spectral[j] * length
-            if grams and constants.moved:
+            if constants.moved:
                 signed = ((gaps @ grams[j - 1]) * gaps).sum(1).sqrt() * _SAFE
                 hop = torch.minimum(hop, signed + constants.moved[j] * length)
             carried = constants.spectral[j] * carried + hop

@@ -104,10 +104,10 @@ def initial_chain(
 def chain_errors(weights: Sequence[Tensor], examples: Examples) -> int:
     """How many examples the chain gets wrong; a tie with the true class counts as wrong."""
     wrong = 0
-    for start in range(0, len(examples), _CHUNK):
-        rows = slice(start, start + _CHUNK)
-        _, scores = forward(weights, examples.inputs[rows].to(weights[0].dtype))
-        wrong += int((class_margins(scores, examples.labels[rows]) <= 0).sum())
+    chunks = (part.split(_CHUNK) for part in (examples.inputs, examples.labels))
+    for inputs, labels in zip(*chunks, strict=True):
+        _, scores = forward(weights, inputs.to(weights[0].dtype))
+        wrong += int((class_margins(scores, labels) <= 0).sum())
     return wrong
 
 

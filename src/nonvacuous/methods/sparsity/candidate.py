@@ -33,7 +33,8 @@ from nonvacuous.kinds import prior_kind
 from nonvacuous.methods.sparsity import Sparsity
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.conv_reading import is_convolutional, read_network, read_parameters
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_reading import read_network, read_parameters
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.training import ChainTraining, train_chain
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
@@ -75,7 +76,7 @@ def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCan
     The network may learn from all examples: the bound counts those of ``split.bound`` alone.
     """
     examples, split, seed = job.examples, job.split, job.seed
-    trainer = Trainer.of(method, job, model)
+    trainer = Trainer(method, job, model)
     start, initial = trainer.start, trainer.initial
     kind, _ = prior_kind(method.prior)
     draws: list[tuple[str, int]] = []
@@ -145,7 +146,7 @@ def sparse_twin(
         start = frozen_copy(candidate.start).requires_grad_(True)
         return trained_twin(job, start, method.plain_training)
     split, seed = twin_split(job.examples, job.seed), twin_seed(job.seed)
-    trainer = Trainer.of(method, job, model)
+    trainer = Trainer(method, job, model)
     weights = trainer.kept("twin", job.examples.subset(split.prior), seed)
     return separate_twin(job, with_weights(trainer.start, weights), split)
 
@@ -167,20 +168,13 @@ _PULL, _CONV_PULL = 1.0, 10.0
 _BLIND_PULL = 0.003
 
 
-@dataclass(frozen=True, eq=False)
 class Trainer:
     """How networks of one architecture are trained; ``names`` are its weights, in their order."""
 
-    start: nn.Module
-    names: tuple[str, ...]
-    convolutional: bool
-    settings: Sparsity
-    job: Job
-
-    @classmethod
-    def of(cls, method: Sparsity, job: Job, model: nn.Module) -> Trainer:
-        start = frozen_copy(model, torch.device("cpu"))
-        layers, tensors = read_parameters(start, job.examples.inputs[:2])
+    def __init__(self, method: Sparsity, job: Job, model: nn.Module) -> None:
+        self.settings, self.job = method, job
+        self.start = frozen_copy(model, torch.device("cpu"))
+        layers, tensors = read_parameters(self.start, job.examples.inputs[:2])
         named = zip(layers.names, layers.biases, strict=True)
         biased = [name for name, bias in named if bias is not None]
         if biased:
@@ -189,13 +183,10 @@ class Trainer:
                 "none. Build it without biases (bias=False; built-in: mlp:100/no-bias, "
                 "cnn:16/no-bias), or train it yourself and give a prior"
             )
-        names = tuple(weight for weight, *_ in tensors)
-        return cls(start, names, is_convolutional(start), method, job)
-
-    @property
-    def initial(self) -> Weights:
+        self.names = tuple(weight for weight, *_ in tensors)
+        self.convolutional = isinstance(layers, ConvChain)
         own = dict(self.start.named_parameters())
-        return {name: own[name].detach() for name in self.names}
+        self.initial: Weights = {name: own[name].detach() for name in self.names}
 
     def trained(
         self,

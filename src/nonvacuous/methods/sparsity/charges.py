@@ -15,7 +15,7 @@ from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.records import ComplexityRecord
 from nonvacuous.rules.derandomization import charge_records
 from nonvacuous.sparsity.certify import AnySetting
-from nonvacuous.sparsity.constants import EXPONENTS, FINENESS, Charge, chosen_among
+from nonvacuous.sparsity.constants import EXPONENTS, FINENESS, LARGEST_TABLE, Charge, chosen_among
 from nonvacuous.sparsity.setting import ConvSetting, Setting, UniformSetting, total_nats
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 from nonvacuous.verification.findings import Disagreement, equal
@@ -26,8 +26,6 @@ _NAMED = "each pair of classes named"
 _FORMS = ("one for all pairs", "each pair of classes as in the prior")
 #: Steps per factor of two of distances from the prior: output layer, other layers, convolutions.
 _OUTPUT_DISTANCE, _LAYER_DISTANCE, _CONV_DISTANCE = 1, 4, 4
-#: Beyond so many entries the tables of class pairs give way to one table for all of them.
-_LARGEST_TABLE = 20_000_000
 
 #: Whether a line says something that can be, at the price that it has.
 Rule = Callable[[ChargeRecord], bool]
@@ -116,7 +114,7 @@ def _of_noise(
     """Theorems D, E and F on a perceptron; ``inner`` are the layers between first and last."""
     sparse, units = record.variant == "sparse", record.theorem == "F"
     each = sparse and record.theorem == "D"
-    named = setting.named and classes * classes * (width + 1) <= _LARGEST_TABLE
+    named = setting.named and classes * classes * (width + 1) <= LARGEST_TABLE
     pairs = classes * (classes - 1)
     yield from _pair_table("norms of output weights", each, pairs // 2 if named else 0)
     if not setting.anchored:
