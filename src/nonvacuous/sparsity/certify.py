@@ -344,8 +344,7 @@ def recount(
 ) -> Count:
     """Count the losses of a frozen setting with the noise that ``seed`` draws.
 
-    ``seed`` is that of the noise itself (:func:`~nonvacuous.sparsity.certify.final_seed`), so
-    that another one gives fresh trials. Theorem A draws no noise: every example is looked at once.
+    ``seed`` is that of the noise itself (:func:`final_seed`): another one gives fresh trials.
     """
     phase = "counting again"
     with torch.no_grad():
