@@ -89,22 +89,35 @@ def from_flags(kind: type[Settings], given: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def in_words(error: ValidationError, kind: type[BaseModel]) -> BadInput:
-    """The first complaint, as a sentence of ours."""
+def in_words(
+    error: ValidationError,
+    kind: type[BaseModel] | None = None,
+    *,
+    spelled: Callable[[str], str] = str,
+) -> BadInput:
+    """The first complaint, as a sentence of ours; ``spelled`` writes names as a user does.
+
+    kind   the settings, where their own checks name what they are about
+    """
     for complaint in error.errors():
         own = complaint.get("ctx", {}).get("error")
-        if isinstance(own, BadInput):
+        if isinstance(own, BadInput) and kind is not None:
             return own
     complaint = error.errors()[0]
-    name = ".".join(str(part) for part in complaint["loc"]) or kind.__name__
+    name = spelled(".".join(str(part) for part in complaint["loc"]))
     if complaint["type"] == "extra_forbidden":
-        known = ", ".join(kind.model_fields)
-        return BadInput(f"{kind.__name__} has no setting {name!r}; it has {known or 'none'}")
+        if kind is None or len(complaint["loc"]) > 1:
+            return BadInput(f"there is no setting {name!r}")
+        known = ", ".join(kind.model_fields) or "none"
+        return BadInput(f"{kind.__name__} has no setting {name!r}; it has {known}")
     if complaint["type"] == "missing":
-        return BadInput(f"{kind.__name__} needs {name}")
-    expected = complaint.get("ctx", {}).get("expected")
-    wanted = f"must be {expected}" if expected else complaint["msg"].lower()
-    return BadInput(f"{name} {wanted}, got {name} = {complaint['input']!r}")
+        return BadInput(f"{name} is needed")
+    if complaint["type"] == "value_error":
+        text = str(complaint["ctx"]["error"])
+        return BadInput(text if text.startswith(name) else f"{name}: {text}")
+    wanted = complaint["msg"].removeprefix("Input should ")
+    said = f": {wanted}" if wanted == complaint["msg"] else f" must {wanted}"
+    return BadInput(f"{name}{said}, got {complaint['input']!r}")
 
 
 def checked(check: Callable[..., Any], **options: Any) -> BeforeValidator:

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+import nonvacuous as nv
 from nonvacuous.cli import exits
+from nonvacuous.errors import BadInput
 
 
 @pytest.fixture
@@ -109,3 +111,20 @@ def test_an_impossible_variable_is_named(place, invoke, quick, monkeypatch):
     done = invoke(*quick())
     assert done.code == exits.USAGE
     assert "NONVACUOUS_SEED" in done.error
+
+
+def test_every_door_words_a_bad_value_alike(place, invoke, quick):
+    """Keywords, flags and a record: one sentence, with the name as it was written."""
+    bad = "must be greater than or equal to 1, got"
+    with pytest.raises(BadInput, match=f"^top {bad} 0$"):
+        nv.evaluate(predictions=[0], labels=[0], settings={"top": 0})
+    assert f"--top {bad} '0'." in invoke("evaluate", "a.csv", "--top", "0").error
+    assert (
+        f"--examples {bad} -3." in invoke("memorize", "--data", "digits", "--examples", "-3").error
+    )
+    one = "must be 'stochastic' or 'drawn', got 'x'"
+    with pytest.raises(BadInput, match=f"^predictor {one}$"):
+        nv.Posterior(predictor="x")
+    assert f"--predictor {one}." in invoke(*quick("--predictor", "x")).error
+    with pytest.raises(BadInput, match="Evaluation has no setting 'tops'; it has metric"):
+        nv.evaluate(predictions=[0], labels=[0], settings={"tops": 1})

@@ -158,17 +158,20 @@ _GUESSED = {
 }
 
 
+def _as_flag(name: str) -> str:
+    """The flag of a setting, of which it may be a part or one of several forms."""
+    names = [part for part in name.split(".") if part.isidentifier()]
+    return f"--{names[-1].replace('_', '-')}" if names else ""
+
+
 def _usage_message(error: CycloptsError, command: str | None = None) -> str:
     """The parser's message on one line, with the file that a value came from, if it was a file."""
     message = " ".join(str(error).split())
     refused = error.__cause__
     if type(refused).__name__ == "ValidationError":  # pydantic's, which is loaded by few commands
-        first = refused.errors()[0]  # type: ignore[union-attr]
-        names = [str(part) for part in first["loc"] if str(part).isidentifier()]
-        where = f"--{names[-1].replace('_', '-')}: " if names else ""
-        _, own, words = first["msg"].rpartition("Value error, ")
-        given = f", not {first['input']!r}" if not own and isinstance(first["input"], str) else ""
-        message = f"{where}{words}{given}."
+        from nonvacuous.settings import in_words
+
+        message = f"{in_words(refused, spelled=_as_flag)}."  # type: ignore[arg-type]
     if type(error).__name__ == "MissingArgumentError" and not getattr(error, "keyword", None):
         missing = error.argument  # not given at all, which the parser words as given without value
         message = f"{command or 'the command'} needs {missing.name if missing else 'an argument'}."

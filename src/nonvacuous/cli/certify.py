@@ -194,10 +194,11 @@ def _method_of(mode: str, given: Given) -> Method:
             owners = [m for m, other in METHODS.items() if name in {n for n, *_ in flags_of(other)}]
             raise _misplaced(said(name, value), mode, owners)
         checked: Any = Annotated[(own[name].annotation, *own[name].metadata)]
+        flag = dashed(name)
         try:
-            TypeAdapter(checked).validate_python(value, context={"name": dashed(name)})
+            TypeAdapter(checked).validate_python(value, context={"name": flag})
         except ValidationError as error:
-            raise UsageError(str(in_words(error, kind))) from error
+            raise UsageError(str(in_words(error, spelled=lambda _, flag=flag: flag))) from error
     with as_usage():
         return kind(**from_flags(kind, given))
 

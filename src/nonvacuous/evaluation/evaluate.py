@@ -38,6 +38,7 @@ from nonvacuous.records import (
     RiskRecord,
 )
 from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
+from nonvacuous.settings import in_words
 
 #: The columns of a test are kept in its folder up to so many rows.
 MOST_KEPT = 5_000_000
@@ -216,9 +217,7 @@ def _settings(given: Evaluation | Mapping[str, Any] | None) -> Evaluation:
     try:
         return Evaluation(**dict(given or {}))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "settings"
-        raise BadInput(f"{where}: {first['msg'].removeprefix('Value error, ')}.") from error
+        raise in_words(error, Evaluation) from error
 
 
 def _group_columns(groups: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nonvacuous.errors import BadInput
 from nonvacuous.foreign import read_toml
+from nonvacuous.settings import in_words
 from nonvacuous.study.sweep import slug
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class StudySettings(Described):
         try:
             return cls.model_validate(dict(record))
         except ValidationError as error:
-            raise BadInput(where + _described(error)) from error
+            said = in_words(error, spelled=lambda name: name.replace("_", "-"))
+            raise BadInput(f"{where}{said}") from error
 
     def changed(self, **given: Any) -> Self:
         """The same with some settings replaced, checked again."""
@@ -82,19 +84,6 @@ class StudySettings(Described):
 
     def record(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
-
-
-def _described(error: ValidationError) -> str:
-    first = error.errors()[0]
-    name = ".".join(map(str, first["loc"])).replace("_", "-")
-    if first["type"] == "missing":
-        return f"{name} is needed"
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"there is no setting {name!r}"
-    if first["type"] == "value_error":
-        text = str(first["ctx"]["error"])
-        return text if not name or text.startswith(name) else f"{name}: {text}"
-    return f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}, not {first['input']!r}"
 
 
 Listed = TypeVar("Listed")
