@@ -15,6 +15,22 @@ from typing import Any
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.files import inside
 
+#: The reader in ``data/readers`` of each kind of file with examples, by the end of its name; the
+#: commands' help lists them. To add one, enter it here.
+READERS = {
+    ".npz": "npz:read_npz",
+    ".parquet": "tables:read_table",
+    ".csv": "tables:read_csv",
+    ".tsv": "tables:read_csv",
+    ".pt": "npz:read_pt",
+}
+*_FIRST, _LAST = READERS
+#: What names a data set, for a person.
+SOURCES = (
+    f"digits (needs no files), mnist, fashion-mnist, cifar10; a file {', '.join(_FIRST)} or {_LAST}"
+    " (arrays are called inputs and labels); a folder of images with one folder per class; or "
+    "package.module:function returning (inputs, labels)."
+)
 #: Bytes of a record that are read; ours are a thousand times shorter.
 LONGEST = 64 * 2**20
 

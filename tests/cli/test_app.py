@@ -13,7 +13,9 @@ import pytest
 import nonvacuous
 from nonvacuous.cli import exits
 from nonvacuous.cli.app import app, main
+from nonvacuous.data.readers import FILE_READERS
 from nonvacuous.errors import BadInput, InvalidCertificate, Unsupported
+from nonvacuous.evaluation.tables import READERS
 
 BOUND = ["bound", "--risk", "0.02", "--kl", "5000", "--examples", "60000"]
 RUN = "import sys; from nonvacuous.cli.app import main; sys.exit(main())"
@@ -189,6 +191,16 @@ def test_a_closed_pipe_is_not_an_error_message():
         ["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "readers"),
+    [("certify", FILE_READERS), ("data", FILE_READERS), ("memorize", FILE_READERS),
+     ("evaluate", READERS)],
+)  # fmt: skip
+def test_the_help_lists_every_kind_of_file_that_is_read(invoke, command, readers):
+    said = invoke(command, "--help").out.replace("\n", " ")
+    assert [ending for ending in readers if not re.search(rf"\{ending}\b", said)] == []
 
 
 HEAVY = {"torch", "matplotlib", "sklearn", "jinja2", "pyarrow", "pandas", "ray"}

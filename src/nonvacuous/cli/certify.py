@@ -33,6 +33,7 @@ from nonvacuous.cli.flags import (
     typed,
 )
 from nonvacuous.cli.folders import check_one_of
+from nonvacuous.foreign import SOURCES
 from nonvacuous.kinds import LEARNED, PRIOR_NAMES, Mode, prior_kind
 from nonvacuous.methods import METHODS, HeldOut, Posterior, PostHoc, Progressive, Sparsity
 from nonvacuous.settings import Flag, flags_of, from_flags, in_words
@@ -51,9 +52,6 @@ class Call:
     """What every call of the command has, whatever the method.
 
     Args:
-        data: digits (needs no files), mnist, fashion-mnist, cifar10; a file .npz, .parquet, .csv or
-            .pt; a folder of images with one folder per class; or package.module:function returning
-            (inputs, labels).
         data_dir: Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable
             NONVACUOUS_DATA.
         classes: Names of the classes in the order of the network's scores, as in cat,dog; by
@@ -97,7 +95,7 @@ class Call:
             such as NONVACUOUS_SEED, then this file, then the defaults.
     """
 
-    data: Annotated[str, _WHAT]
+    data: Annotated[str, _WHAT, Parameter(help=SOURCES)]
     data_dir: Annotated[Path | None, _WHAT] = None
     classes: Annotated[str | None, _WHAT] = None
     model: Annotated[str | None, _WHAT] = None
@@ -198,7 +196,7 @@ def _method_of(mode: str, given: Given) -> Method:
         try:
             TypeAdapter(checked).validate_python(value, context={"name": flag})
         except ValidationError as error:
-            raise UsageError(str(in_words(error, spelled=lambda _, flag=flag: flag))) from error
+            raise UsageError(str(in_words(error, spelled=f"{flag}{{}}".format))) from error
     with as_usage():
         return kind(**from_flags(kind, given))
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from nonvacuous.cli.flags import Json
 from nonvacuous.cli.output import answered, plain_table, result_console, write_lines
+from nonvacuous.foreign import SOURCES
 from nonvacuous.report.wording import printable
 
+_Source = Annotated[str, Parameter(help=SOURCES)]
 
-def data(source: str, /, *, data_dir: Path | None = None, json: Json = False) -> int:
+
+def data(source: _Source, /, *, data_dir: Path | None = None, json: Json = False) -> int:
     """Describe a data set: its size, classes, values, repeated examples and fingerprint.
 
     Args:
-        source: digits (needs no files), mnist, fashion-mnist, cifar10; a file .npz (arrays inputs
-            and labels), .parquet, .csv or .pt; a folder of images with one folder per class; or
-            package.module:function returning (inputs, labels).
         data_dir: Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable
             NONVACUOUS_DATA.
     """

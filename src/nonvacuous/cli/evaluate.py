@@ -14,7 +14,7 @@ from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Repeated, failure_of
 from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.output import answered, say, write_certificate, write_lines, write_next
-from nonvacuous.evaluation.tables import read_columns
+from nonvacuous.evaluation.tables import READERS, read_columns
 from nonvacuous.evaluation_records import Evaluation
 
 
@@ -22,6 +22,7 @@ def _group(name: str, place: int) -> Parameter:
     return Parameter(group=Group(name, sort_key=place))
 
 
+_KINDS = f"A file {', '.join(READERS)}"
 _COLUMNS = _group("Columns of the file", 1)
 _ANSWERS = _group("A predictor that answers here", 2)
 _GATES = _group("Gates", 3)
@@ -83,7 +84,9 @@ class Call:
 
 
 def evaluate(
-    file: Path | None = None,
+    file: Annotated[
+        Path | None, Parameter(help=f"{_KINDS}; one row per example, any size.")
+    ] = None,
     /,
     *,
     settings: Annotated[
@@ -92,11 +95,7 @@ def evaluate(
     ] = None,
     call: Call = Call(),  # noqa: B008
 ) -> int:
-    """Promise how wrong a predictor is, from examples that it never saw.
-
-    Args:
-        file: CSV, TSV, parquet, npz or JSON lines, one row per example; any size.
-    """
+    """Promise how wrong a predictor is, from examples that it never saw."""
     failure_of(call.confidence)
     chosen, out = settings or Evaluation(), call.out
     file = file or call.unlabeled

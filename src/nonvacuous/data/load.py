@@ -53,7 +53,7 @@ def load(
 ) -> Dataset:
     """A checked data set.
 
-    source     digits, mnist, fashion-mnist or cifar10; a file .npz, .parquet, .csv, .tsv or .pt; a
+    source     digits, mnist, fashion-mnist or cifar10; a file of a kind in FILE_READERS; a
                folder (one folder per class, or train and test with one folder per class each, or
                IDX files, or parquet shards, or arrays train-inputs.npy and train-labels.npy); or
                "package.module:function", which is imported and called

@@ -137,17 +137,15 @@ def read_columns(
 
 def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     kind = path.suffix.lower()
-    readers = dict.fromkeys(_SEPARATORS, _csv) | {".parquet": _parquet, ".npz": _npz}
-    readers |= dict.fromkeys(_JSON_LINES, _json_lines)
-    if kind not in readers:
+    if kind not in READERS:
         raise Unrecognized(
-            f"{path}: files that end in {', '.join(readers)} are read, not {kind or 'this one'}."
+            f"{path}: files that end in {', '.join(READERS)} are read, not {kind or 'this one'}."
         )
     if not path.is_file():
         raise Unrecognized(f"there is no file {path}; check the path.")
     if path.stat().st_size == 0:
         raise BadInput(f"{path} is empty: it holds no examples.")
-    yield from readers[kind](path, columns)
+    yield from READERS[kind](path, columns)
 
 
 def _csv(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -263,3 +261,12 @@ def _pyarrow(path: Path) -> Any:
             f"{path} is read with pyarrow, which is not installed: pip install 'nonvacuous[data]'."
         ) from error
     return pyarrow
+
+
+#: Files of columns by the end of their names. To add a kind, enter it here.
+READERS: dict[str, Callable[[Path, Mapping[str, str]], Iterator[dict[str, Any]]]] = {
+    **dict.fromkeys(_SEPARATORS, _csv),
+    ".parquet": _parquet,
+    ".npz": _npz,
+    **dict.fromkeys(_JSON_LINES, _json_lines),
+}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nonvacuous.errors import BadInput
-from nonvacuous.foreign import read_toml
+from nonvacuous.foreign import SOURCES, read_toml
 from nonvacuous.settings import in_words
 from nonvacuous.study.sweep import slug
 
@@ -107,9 +107,7 @@ class DataSettings(StudySettings):
 
     presets: ClassVar[Mapping[str, str]] = {}
 
-    data: str
-    """digits, mnist, fashion-mnist, cifar10; a file .npz, .parquet, .csv or .pt; a folder of images
-    with one folder for each class; or package.module:function."""
+    data: str = Field(description=SOURCES)
 
     def check(self) -> None:
         """Refuse what cannot be meant, before anything is read or announced."""

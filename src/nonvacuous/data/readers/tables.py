@@ -57,6 +57,11 @@ def read_parquet(
     return Examples.of((inputs, labels), class_names=names, name=name or files[0].stem)
 
 
+def read_table(path: str | Path, *, class_names: Sequence[str] | None = None) -> Dataset:
+    """The examples of one parquet file, as a data set of its own."""
+    return Dataset(read_parquet(path, class_names=class_names))
+
+
 def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]:
     parquet: Any = optional_package("pyarrow.parquet", purpose=f"reading {path}")
     if not path.is_file():
