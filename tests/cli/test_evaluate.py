@@ -233,7 +233,8 @@ def test_missing_labels_are_counted_not_guessed(tmp_path: Path, capsys) -> None:
     for _ in range(2):
         assert main([*command, "--state", str(tmp_path / "s.json")]) == 0
         out = capsys.readouterr().out
-        assert "1 errors in 3 labels" in out and out.endswith("0 labels late, 1 missing (rows 2)\n")
+        assert "1 errors in 3 labels" in out
+        assert out.endswith("0 labels late, 1 missing (rows 2, counted from 0)\n")
     stream.write_text("prediction,label\na,a\na,b\nb,a\nb,b\n")
     assert main([*command, "--state", str(tmp_path / "s.json")]) == 0
     assert "2 errors in 4 labels" in (out := capsys.readouterr().out)

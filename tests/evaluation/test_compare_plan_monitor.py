@@ -220,7 +220,7 @@ def test_late_labels_count_when_they_come_and_are_named(tmp_path) -> None:
     again = nv.monitor(0.5, state=path).follow(table([*rows, 1.0, gone]))
     assert (again.seen, again.errors, again.late, again.missing) == (6, 3.0, 2, 3)
     assert again.missing_rows == ((1, 1), (3, 3), (8, 8))
-    assert "(rows 1, 3, 8)" in str(again)
+    assert "(rows 1, 3, 8, counted from 0)" in str(again)
     assert nv.monitor(0.5, state=path).follow(table([*rows, 1.0, gone])).seen == 6
     with pytest.raises(BadInput, match="must only grow"):
         nv.monitor(0.5, state=path).follow(table(rows[:4]))

@@ -139,7 +139,7 @@ def test_a_bad_row_is_named_as_an_editor_shows_it(
 
 def test_rows_of_arrays_are_counted_over_all_batches(monkeypatch) -> None:
     monkeypatch.setattr(tables, "BATCH", 3)
-    with pytest.raises(BadInput, match="the first in row 7"):
+    with pytest.raises(BadInput, match=r"the first in row 7 \(counted from 0\)"):
         nv.evaluate(losses=[0.0] * 7 + [np.nan], settings={"metric": "loss"})
 
 

@@ -10,6 +10,9 @@ import numpy as np
 
 from nonvacuous.errors import BadInput
 
+#: How a row is named that has no line in a file of text.
+ROW = "row {} (counted from 0)"
+
 
 def plain(values: Any, name: str) -> Any:
     """A column as a numpy array (or an arrow array of text): numbers as int64 or float64.
@@ -106,7 +109,7 @@ class BadRow(BadInput):
     """A value that cannot be used, and its row; whoever has read it from a file names the line."""
 
     def __init__(
-        self, before: str, row: int, after: str, where: Callable[[int], str] = "row {}".format
+        self, before: str, row: int, after: str, where: Callable[[int], str] = ROW.format
     ) -> None:
         super().__init__(f"{before} {where(row)}{after}")
         self.parts = before, row, after

@@ -226,7 +226,9 @@ class Monitor(BaseModel):
         )
         if self.open:
             some = [f"{a}" if a == b else f"{a}-{b}" for a, b in self.missing_rows[:3]]
-            said += f" (rows {', '.join(some)}{', ...' if len(self.open) > 3 else ''})"
+            said += (
+                f" (rows {', '.join(some)}{', ...' if len(self.open) > 3 else ''}, counted from 0)"
+            )
         for name, count in self.unwatched.items():
             said += f"; {count} labels of {name}, about which nothing was promised"
         return said

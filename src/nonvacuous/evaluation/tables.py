@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nonvacuous.errors import BadInput, Unrecognized
-from nonvacuous.evaluation.coding import BadRow, as_array, plain
+from nonvacuous.evaluation.coding import ROW, BadRow, as_array, plain
 
 #: Rows read at a time: what is in memory does not grow with the file.
 BATCH = 1 << 19
@@ -27,7 +27,7 @@ class Batch(dict[str, Any]):
     """Columns by role, and where a row of theirs stands in their source."""
 
     def __init__(
-        self, columns: Mapping[str, Any], where: Callable[[int], str] = "row {}".format
+        self, columns: Mapping[str, Any], where: Callable[[int], str] = ROW.format
     ) -> None:
         super().__init__(columns)
         self.where = where
@@ -74,7 +74,7 @@ def row_name(source: Any, rows: np.ndarray | range, row: int) -> str:
     path = Path(source) if isinstance(source, str | Path) else Path()
     number, kind = int(rows[row]), path.suffix.lower()
     if kind not in _SEPARATORS and kind not in _JSON_LINES:
-        return f"row {number}"
+        return ROW.format(number)
     with open(path, encoding="utf-8-sig", newline="") as stream:
         if kind in _JSON_LINES:
             lines = (at for at, line in enumerate(stream, start=1) if line.strip())
