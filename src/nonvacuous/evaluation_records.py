@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from nonvacuous.records import (
-    BaselineRecord,
-    Count,
-    Digest,
-    PositiveCount,
-    Probability,
-    Record,
-    Text,
-)
+from nonvacuous import records
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ else:  # the table is the one list
     Metric = Literal[tuple(METRICS)]
 
 
-class Evaluation(Record):
+class Evaluation(records.Record):
     """What a test measures, fixed before anybody looks at an error."""
 
     model_config = ConfigDict(strict=False)
@@ -113,8 +105,8 @@ class Evaluation(Record):
         "confidence.",
     )
     seed: int = Field(default=0, ge=0, description="Of the order in which losses are read.")
-    name: Text = Field(default="predictor", description="What the predictor is called.")
-    dataset: Text = Field(default="examples", description="What the examples are called.")
+    name: records.Text = Field(default="predictor", description="What the predictor is called.")
+    dataset: records.Text = Field(default="examples", description="What the examples are called.")
 
     @field_validator("metric", mode="before")
     @classmethod
@@ -165,30 +157,30 @@ class Evaluation(Record):
         return self.entry.words.format(of=of, mean=mean, top=self.top)
 
 
-class Slice(Record):
+class Slice(records.Record):
     """Some of the examples, with bounds that hold each alone, and all of one column at once."""
 
     #: The number of errors, or the sum of losses, among the ``examples`` (or clusters).
     errors: Annotated[float, Field(ge=0.0)]
-    examples: PositiveCount
-    risk_upper: Probability
-    risk_lower: Probability
+    examples: records.PositiveCount
+    risk_upper: records.Probability
+    risk_lower: records.Probability
     #: The upper end that holds for all slices of the column at once.
-    risk_upper_together: Probability
+    risk_upper_together: records.Probability
     #: False where so few examples show nothing worth knowing.
     sufficient: bool
 
 
-class ClassScore(Record):
+class ClassScore(records.Record):
     """F1 and Jaccard of one class: lower ends, each alone."""
 
-    hits: Count
-    relevant: Count
-    f1_lower: Probability
-    jaccard_lower: Probability
+    hits: records.Count
+    relevant: records.Count
+    f1_lower: records.Probability
+    jaccard_lower: records.Probability
 
 
-class TestedBaseline(BaselineRecord):
+class TestedBaseline(records.BaselineRecord):
     """The best constant answer, compared on the same examples: risk of it minus risk of ours."""
 
     margin_lower: Annotated[float, Field(ge=-1.0, le=1.0)]
@@ -198,7 +190,7 @@ class TestedBaseline(BaselineRecord):
         return self.margin_lower > 0.0
 
 
-class EvaluationRecord(Record):
+class EvaluationRecord(records.Record):
     """Everything a test says beside its promise, each claim at the certificate's confidence."""
 
     later = ("beside",)
@@ -206,18 +198,18 @@ class EvaluationRecord(Record):
     settings: Evaluation
     #: What one draw is: an example, or a cluster of them.
     unit: Literal["examples", "clusters"]
-    rows: PositiveCount
-    risk_lower: Probability
+    rows: records.PositiveCount
+    risk_lower: records.Probability
     #: Both ends at once, each at half the failure probability.
-    interval: Annotated[tuple[Probability, ...], Field(min_length=2, max_length=2)]
+    interval: Annotated[tuple[records.Probability, ...], Field(min_length=2, max_length=2)]
     #: Losses: what other theorems promise, each alone; the smallest of all is not free.
-    beside: dict[str, Probability] = {}
+    beside: dict[str, records.Probability] = {}
     #: Selective error: the share of answers is at least this, at half the failure probability.
-    coverage_lower: Probability | None = None
+    coverage_lower: records.Probability | None = None
     groups: dict[str, dict[str, Slice]] = {}
     #: No group of any declared column is worse than this.
-    worst_group_upper: Probability | None = None
+    worst_group_upper: records.Probability | None = None
     scores: dict[str, ClassScore] = {}
     #: Labels of every example: the column it came from, and SHA-256 of its content.
     columns: dict[str, str] = {}
-    digests: dict[str, Digest] = {}
+    digests: dict[str, records.Digest] = {}

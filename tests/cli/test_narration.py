@@ -79,14 +79,15 @@ def test_bars_without_color():
 
 
 @pytest.mark.parametrize(
-    ("words", "extra", "replacing", "expected"),
+    ("words", "changes", "expected"),
     [
-        (["--device", "cuda", "--seed", "3"], [], {"--device": "cpu"}, "--device cpu --seed 3"),
-        (["--device=cuda"], ["--resume"], {"--device": "cpu"}, "--device cpu --resume"),
-        (["--seed", "3"], [], {"--out": "a b"}, "--seed 3 --out 'a b'"),
-        (["--resume", "--seed", "3"], ["--resume"], {}, "--seed 3 --resume"),
+        (["--device", "cuda", "--seed", "3"], {"--device": "cpu"}, "--device cpu --seed 3"),
+        (["--device=cuda"], {"--device": "cpu", "--resume": None}, "--device cpu --resume"),
+        (["--seed", "3"], {"--out": "a b"}, "--seed 3 --out 'a b'"),
+        (["--resume", "--seed", "3"], {"--resume": None}, "--seed 3 --resume"),
+        (["--force", "--seed", "3"], {"--force": ""}, "--seed 3"),
     ],
 )
-def test_the_same_command_again(words, extra, replacing, expected):
+def test_the_same_command_again(words, changes, expected):
     with started_with(["certify", *words]):
-        assert again(*extra, replacing=replacing) == f"nonvacuous certify {expected}"
+        assert again(changes) == f"nonvacuous certify {expected}"

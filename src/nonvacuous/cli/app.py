@@ -289,7 +289,7 @@ def _run(tokens: list[str]) -> int:
             message, code = _usage_message(error, command), exits.USAGE
         except NonvacuousError as error:
             if instead := getattr(error, "instead", None):  # it knows better
-                next_command = exits.suggested(instead)
+                next_command = exits.again(instead)
             # Usage where the value of a flag cannot be meant: a name that nothing has, a file that
             # is not there, found before any work is announced. What goes wrong with something that
             # is there, a file with bad numbers or a function that raises, is a failure.

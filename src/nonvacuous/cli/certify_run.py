@@ -31,13 +31,7 @@ from nonvacuous.methods import HeldOut, PostHoc, Sparsity
 from nonvacuous.report.tables import saved_in_one_line
 from nonvacuous.risk.forward import is_out_of_memory
 from nonvacuous.settings import Run
-from nonvacuous.studies.networks import (
-    build_network,
-    check_readable,
-    default_model,
-    is_built_in,
-    load_weights,
-)
+from nonvacuous.studies import networks
 from nonvacuous.study.settings import default_folder
 from nonvacuous.study.study import named_data
 
@@ -52,7 +46,7 @@ def run(call: Call, method: Method) -> int:
     device = device_of(call.device)
     dataset = named_data(call.data, call.data_dir, call.classes)
     examples, test = _parts(call, method, dataset)
-    spec = call.model or method.usual_network or default_model(examples)
+    spec = call.model or method.usual_network or networks.default_model(examples)
     folder = call.out or default_folder(call.data, spec, call.seed)
     begun = holds_run(folder)
     if call.resume and not begun and not in_use(folder):
@@ -64,22 +58,22 @@ def run(call: Call, method: Method) -> int:
     other = other_settings(folder, _asked(call, method, spec)) if begun else ()
     check_writable(folder, "run", begun=begun, resume=call.resume, force=call.force, other=other)
     init_seed = call.seed if call.init_seed is None else call.init_seed
-    network = build_network(spec, examples, seed=init_seed)
-    conversions = check_readable(network, examples, spec=spec)
+    network = networks.build_network(spec, examples, seed=init_seed)
+    conversions = networks.check_readable(network, examples, spec=spec)
     if call.weights is not None:
         initial = network
         if call.initial is not None:
-            initial = build_network(spec, examples, seed=init_seed)
-            load_weights(initial, call.initial, flag="--initial", spec=spec)
+            initial = networks.build_network(spec, examples, seed=init_seed)
+            networks.load_weights(initial, call.initial, flag="--initial", spec=spec)
         method = _with_prior(method, initial)
-        load_weights(network, call.weights, flag="--weights", spec=spec)
+        networks.load_weights(network, call.weights, flag="--weights", spec=spec)
     was_finished = call.resume and (folder / "certificate.json").is_file()
 
     def stopped() -> tuple[str, str]:
         if not holds_run(folder):
             return "stopped before anything was computed.", again()
         kept = f"{folder} keeps everything up to the last finished {method.kept_by}."
-        return f"stopped. {kept}", again("--resume", without=["--force"])
+        return f"stopped. {kept}", again({"--resume": None, "--force": ""})
 
     try:
         with working(stopped) as narration:
@@ -245,7 +239,7 @@ def _verification(call: Call, folder: Path) -> list[str]:
         words += ["--classes", call.classes] if call.classes else []
     elif call.data_dir is not None and call.data != "digits":
         words += ["--data-dir", str(call.data_dir)]
-    if call.model is not None and not is_built_in(call.model):
+    if call.model is not None and not networks.is_built_in(call.model):
         words += ["--model", call.model]
     return words
 

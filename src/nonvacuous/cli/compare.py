@@ -9,7 +9,7 @@ from typing import Any, Literal
 from cyclopts import Parameter
 
 from nonvacuous.bounds.rounding import shown_down, shown_up
-from nonvacuous.cli.exits import DONE, CommandError, UsageError, again
+from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import Json, Repeated, WholeNumber, failure_of
 from nonvacuous.cli.output import write_json, write_lines
 from nonvacuous.errors import Unrecognized
@@ -126,7 +126,7 @@ def _table(
                 raise
             raise UsageError(
                 f"{error} Name the columns to compare with {' and '.join(flags)}.",
-                next_command=again(*(word for flag in flags for word in (flag, "COLUMN"))),
+                next_command=dict.fromkeys(flags, "COLUMN"),
             ) from error
         return table, {name: table[f"second:{name}"] for name in second}
     if len(second) > 1:

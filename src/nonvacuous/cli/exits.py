@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
@@ -29,29 +29,31 @@ def started_with(tokens: Sequence[str]) -> Iterator[None]:
         _words.reset(token)
 
 
-def again(
-    *extra: str, without: Sequence[str] = (), replacing: Mapping[str, str] | None = None
-) -> str:
-    """The same command once more: with ``extra`` words, without some, with some flags replaced.
+def again(changes: Instead = None, *, without: Sequence[str] = ()) -> str:
+    """The same command once more with other flags: a value for each, None for a switch.
+
+    An empty value takes a flag away, and a command stands as it is.
 
     >>> with started_with(["certify", "--data", "my file.npz", "--device=cuda", "--force"]):
-    ...     print(again("--resume", without=["--force"], replacing={"--device": "cpu"}))
+    ...     print(again({"--device": "cpu", "--resume": None, "--force": ""}))
     nonvacuous certify --data 'my file.npz' --device cpu --resume
     """
-    changes = dict(replacing or {})
+    if isinstance(changes, str):
+        return changes
+    left = {**(changes or {}), **dict.fromkeys(without, "")}
     kept: list[str] = []
     words = iter(_words.get())
     for word in words:
         flag, equals, _ = word.partition("=")
-        if flag in changes:
+        if left.get(flag):
             if not equals:
                 next(words, None)
-            kept += [flag, changes.pop(flag)]
-        elif word not in without and word not in extra:
+            kept += [flag, str(left.pop(flag))]
+        elif word not in left:
             kept.append(word)
-    for flag, value in changes.items():
-        kept += [flag, value]
-    return shlex.join(["nonvacuous", *kept, *extra])
+    for flag, value in left.items():
+        kept += [flag] if value is None else [flag, value] if value else []
+    return shlex.join(["nonvacuous", *kept])
 
 
 DONE = 0
@@ -92,16 +94,6 @@ def as_usage(prefix: str = "", *, next_command: Instead = None) -> Iterator[None
 
 def help_of(command: str | None) -> str:
     return "nonvacuous --help" if command is None else f"nonvacuous {command} --help"
-
-
-def suggested(step: Mapping[str, str | None] | str, *, without: Sequence[str] = ()) -> str:
-    """A command as it stands, or this one with other flags; an empty value takes a flag away."""
-    if isinstance(step, str):
-        return step
-    gone = [flag for flag, value in step.items() if value == ""]
-    switches = [flag for flag, value in step.items() if value is None]
-    values = {flag: value for flag, value in step.items() if value}
-    return again(*switches, without=[*without, *gone], replacing=values)
 
 
 def trouble_of(error: OSError) -> str:

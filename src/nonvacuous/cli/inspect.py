@@ -6,17 +6,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from nonvacuous.cli import output
 from nonvacuous.cli.exits import DONE, again, help_of
 from nonvacuous.cli.flags import SWITCH, Json, NetworkFlags
 from nonvacuous.cli.folders import check_free
-from nonvacuous.cli.output import (
-    answered,
-    plain_table,
-    result_console,
-    say,
-    write_lines,
-    write_next,
-)
 from nonvacuous.files import write_atomically
 from nonvacuous.report.wording import plural, printable
 
@@ -58,11 +51,11 @@ def inspect(
         title = f"{network.model} ({subject.shape})"
         drawn = picture(subject.graph, subject.groups, title=title).encode()
         write_atomically(svg, drawn)
-    answered(record, _write_text, as_json=json)
+    output.answered(record, _write_text, as_json=json)
     if svg is not None:
-        say(f"Picture: {svg}")
+        output.say(f"Picture: {svg}")
     if not json:
-        write_next(_next(subject, network.data, weights, svg))
+        output.write_next(_next(subject, network.data, weights, svg))
     return DONE
 
 
@@ -141,28 +134,28 @@ def _imbalances(subject: Subject) -> dict[str, dict[str, float]]:
 
 def _write_text(record: dict[str, Any]) -> None:
     shape = " x ".join(map(str, record["input_shape"])) or "one number"
-    write_lines(
+    output.write_lines(
         f"{record['model']} on inputs of {shape}: {record['tensors']} weight tensors, "
         f"{record['weights']:,} weights, {record['free_scales']:,} free scales in "
         f"{plural(len(record['groups']), 'group')}"
     )
     if record["groups"]:
-        result_console().print(_table(record))
-        write_lines(
+        output.result_console().print(_table(record))
+        output.write_lines(
             "Each channel of a group has a scale λ of its own: multiply the weights on the left "
             "by it along their axis, divide those on the right, and the function stays the same "
             f"(tried with random scales, seed {record['seed']}: outputs change by "
             f"{record['function_error']:.0e} of the largest)."
         )
         if "imbalance" in record["groups"][0]:
-            write_lines(
+            output.write_lines(
                 "in / out: the norm of the weights on the left over that of those on the right, "
                 "channel by channel: the median (and the range)."
             )
     for names in record["shared_weights"]:
-        write_lines(f"One weight under several names: {', '.join(names)}.")
+        output.write_lines(f"One weight under several names: {', '.join(names)}.")
     if record["untouched"]:
-        write_lines(f"Touched by no scale: {', '.join(record['untouched'])}.")
+        output.write_lines(f"Touched by no scale: {', '.join(record['untouched'])}.")
     _write_list(
         "Channels that keep the scale 1:",
         [(entry["what"], entry["reason"]) for entry in record["pinned"]],
@@ -182,7 +175,7 @@ def _write_text(record: dict[str, Any]) -> None:
 def _table(record: dict[str, Any]) -> Table:
     with_weights = "imbalance" in record["groups"][0]
     headings = ["group", "channels", "times λ [axis]", "divided by λ [axis]"]
-    table = plain_table(*headings, *(["in / out"] if with_weights else []), right=(1, 4))
+    table = output.plain_table(*headings, *(["in / out"] if with_weights else []), right=(1, 4))
     for group in record["groups"]:
         row = [
             printable(group["name"]),
@@ -212,19 +205,21 @@ def _write_list(heading: str, entries: list[tuple[str, str]]) -> None:
     for what, why in entries:
         together.setdefault(why, []).append(what)
     if together:
-        write_lines(heading, *(f"  {', '.join(what)}: {why}" for why, what in together.items()))
+        output.write_lines(
+            heading, *(f"  {', '.join(what)}: {why}" for why, what in together.items())
+        )
 
 
 def _next(subject: Subject, data: str | None, weights: Path | None, svg: Path | None) -> str:
     """What makes sense after looking."""
     normalized = any("batch_norm" in entry.op for entry in subject.graph.support)
     if normalized:
-        return again("--fold")
+        return again({"--fold": None})
     if weights is not None and subject.groups.size:
         words = again(without=["--json", "--force", "--fold"]).split(" ", 2)[2]
         return f"nonvacuous rescale {words} --out new.safetensors"
     if svg is None:
-        return again(replacing={"--svg": "network.svg"})
+        return again({"--svg": "network.svg"})
     if subject.examples is not None:
         return shlex.join(["nonvacuous", "certify", "--data", data or "", "--model", subject.spec])
     return help_of("certify")

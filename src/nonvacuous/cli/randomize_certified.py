@@ -55,14 +55,14 @@ def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
     if path.exists() and not flags.get("force"):
         raise UsageError(
             f"{path} exists already. Add --force to compute it again.",
-            next_command=again("--force"),
+            next_command={"--force": None},
         )
     dataset = named_data(source, flags.get("data_dir"))
     if dataset.train.content_hash() != settings.examples:
         raise CommandError(
             f"--run: {folder} was computed on other examples than --data {source} has, so nothing "
             "could be compared.",
-            next_command=again(replacing={"--data": "SOURCE"}),
+            next_command={"--data": "SOURCE"},
         )
     network = _network(folder, spec, dataset.train, settings.seed, repeated=model is not None)
     if tensors_digest(dict(network.state_dict())) != settings.weights:
@@ -152,7 +152,7 @@ def _named(flag: str, given: str | None, stored: str, built_in: bool) -> str:
     raise UsageError(
         f"--run: the run names {stored!r}, which is not built in. Nothing that a folder names is "
         f"opened or imported: if you trust it, repeat it as {flag}.",
-        next_command=again(flag, stored),
+        next_command={flag: stored},
     )
 
 

@@ -185,7 +185,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
             write_json(dict(answer.record))
         else:
             answer.show(result_console())
-        write_next(exits.suggested(answer.next, without=_ONCE))
+        write_next(again(answer.next, without=_ONCE))
         return exits.DONE
     _check_folder(study, folder, flags)
     around = _surroundings(study, flags)
@@ -194,7 +194,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
         if folder is None:
             return "stopped.", again()
         kept = f"{folder} keeps every {study.keeps} that is finished."
-        return f"stopped. {kept}", again("--resume", without=["--force"])
+        return f"stopped. {kept}", again({"--resume": None, "--force": ""})
 
     try:
         with ExitStack() as stack:
@@ -228,7 +228,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
         page = str(paths.get(PAGE, folder))
         write_error(problem, next_command=shlex.join(["python", "-m", "webbrowser", page]))
         return exits.FAILED
-    write_next(exits.suggested(study.next_command(result, folder), without=_ONCE))
+    write_next(again(study.next_command(result, folder), without=_ONCE))
     return exits.DONE
 
 

@@ -178,7 +178,7 @@ def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
     cells = [{**cell.to_dict(), "state": states[cell.digest]} for cell in plan.cells]
     record = {"name": plan.name, "run": plan.run, "folder": str(folder), "cells": cells}
     lines = [f"{states[cell.digest]:10} {cell.name}" for cell in plan.cells]
-    following = again(without=["--dry-run"])
+    following = again({"--dry-run": ""})
     return answered(record, lambda _: write_lines(*lines), as_json=as_json, next_command=following)
 
 
@@ -201,7 +201,7 @@ def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
         write_error(
             f"{summary.failed:,} of {summary.cells:,} cells failed, the first with: "
             f"{_trouble(summary.failures[0])} Each has an error.json in its folder.",
-            next_command=again("--retry-failed"),
+            next_command=again({"--retry-failed": None}),
         )
         return exits.FAILED
     write_next(shlex.join(["nonvacuous", "runs", str(folder)]))

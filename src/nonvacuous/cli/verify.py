@@ -12,18 +12,10 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.cli import exits
+from nonvacuous.cli import exits, output
 from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, check_counts
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.output import (
-    result_console,
-    say,
-    write_error,
-    write_json,
-    write_lines,
-    write_next,
-)
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.foreign import holds_run, run_settings
 from nonvacuous.report.wording import printable
@@ -121,7 +113,7 @@ def verify(
             progress=narration,
         )
     if json:
-        write_json(_record(verification))
+        output.write_json(_record(verification))
     else:
         _write_text(verification, record)
     if verification.passed:
@@ -129,7 +121,7 @@ def verify(
             _advise(verification, record)
         return exits.DONE if verification.verified else exits.NOT_VERIFIED
     first = verification.failures[0]
-    write_error(
+    output.write_error(
         f"{first.field}: {first.detail}",
         next_command=f"nonvacuous verify {shlex.quote(str(certificate))} --json",
     )
@@ -184,9 +176,9 @@ def _examples(
         try:
             dataset = named_data(known, given.data_dir)
         except BadInput as error:
-            say(f"The data are not compared: {error}.")
+            output.say(f"The data are not compared: {error}.")
             return None
-        say(f"Data: the built-in {known}, which the certificate names.")
+        output.say(f"Data: the built-in {known}, which the certificate names.")
     if dataset.test is not None and dataset.test.name == name:
         return Dataset(dataset.test)
     return dataset
@@ -197,14 +189,14 @@ def _advise(verification: Verification, certificate: Certificate) -> None:
     from nonvacuous.studies.networks import is_built_in
 
     fields = {finding.field for finding in verification.unchecked}
-    missing = ["RUN_FOLDER"] if "artifacts" in fields else []
+    missing: dict[str, str | None] = {"RUN_FOLDER": None} if "artifacts" in fields else {}
     if "data" in fields:
-        missing += ["--data", "SOURCE"]
+        missing["--data"] = "SOURCE"
     own = certificate.evaluation is None and not is_built_in(certificate.model.architecture)
     if "model" in fields or ("data" in fields and own):
-        missing += ["--model", "MODULE:FUNCTION"]
+        missing["--model"] = "MODULE:FUNCTION"
     if missing:
-        write_next(again(*missing))
+        output.write_next(again(missing))
 
 
 def _record(verification: Verification) -> dict[str, Any]:
@@ -224,15 +216,15 @@ _MARKS = {True: ("ok", "green"), False: ("FAILED", "bold red"), None: ("not chec
 
 
 def _write_text(verification: Verification, certificate: Certificate | None) -> None:
-    console = result_console()
+    console = output.result_console()
     for finding in verification.findings:
         word, style = _MARKS[finding.passed]
         where = f" [{finding.field}]" if finding.passed is False else ""
         detail = printable(f"{finding.name}: {finding.detail}{where}")
         console.print(Text.assemble((f"{word:>11}", style), f"  {detail}"), soft_wrap=True)
-    write_lines(f"{verification.verdict}.")
+    output.write_lines(f"{verification.verdict}.")
     if verification.audited:
-        write_lines(f"Note: {verification.audited}")
+        output.write_lines(f"Note: {verification.audited}")
     if verification.passed and certificate is not None:
         says = "" if verification.verified else "The certificate says: "
-        write_lines(f"{says}{certificate.lines()[0]}")
+        output.write_lines(f"{says}{certificate.lines()[0]}")

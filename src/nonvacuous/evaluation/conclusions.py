@@ -8,17 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nonvacuous.bounds import (
-    balanced,
-    balanced_tilt,
-    balanced_tilted,
-    constant_lower,
-    constant_margin,
-    f1_lower,
-    holdout,
-    holdout_lower,
-    jaccard_lower,
-)
+from nonvacuous import bounds
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Sample, Tally
@@ -100,15 +90,15 @@ def _balanced(tally: Tally, failure: float) -> Promise:
 
     def upper(share: float) -> float:
         if not tilted:
-            return balanced(errors=errors, examples=examples, failure=share)
-        tilt = balanced_tilt(examples=examples, failure=share)
-        return balanced_tilted(errors=errors, examples=examples, tilt=tilt, failure=share)
+            return bounds.balanced(errors=errors, examples=examples, failure=share)
+        tilt = bounds.balanced_tilt(examples=examples, failure=share)
+        return bounds.balanced_tilted(errors=errors, examples=examples, tilt=tilt, failure=share)
 
     def lower(share: float) -> float:
         """Of the balanced accuracy, a class without examples counting as always right."""
         seen = tally.truths > 0
         right, sizes = tally.hits[seen].tolist(), tally.truths[seen].tolist()
-        end = balanced(errors=right, examples=sizes, failure=share)
+        end = bounds.balanced(errors=right, examples=sizes, failure=share)
         return as_risk(down(len(sizes) / len(examples) * (1.0 - end)))
 
     half = down(failure / 2)
@@ -130,7 +120,7 @@ def _macro(tally: Tally, failure: float) -> Promise:
     relevant = tally.truths + tally.answers - tally.hits
     pairs = list(zip(tally.hits.tolist(), relevant.tolist(), strict=True))
     f1, size = tally.settings.metric == "f1", len(pairs)
-    bound = f1_lower if f1 else jaccard_lower
+    bound = bounds.f1_lower if f1 else bounds.jaccard_lower
 
     def upper(share: float) -> float:
         each = down(share / size)
@@ -139,7 +129,7 @@ def _macro(tally: Tally, failure: float) -> Promise:
 
     def lower(share: float) -> float:
         each = down(share / size)
-        ends = [holdout_lower(errors=r - h, examples=r, failure=each) for h, r in pairs if r]
+        ends = [bounds.holdout_lower(errors=r - h, examples=r, failure=each) for h, r in pairs if r]
         ends = [end / (2.0 - end) for end in ends] if f1 else ends
         return as_risk(down(math.fsum(ends) / size))
 
@@ -183,7 +173,7 @@ def conclude(tally: Tally, failure: float) -> tuple[Promise, EvaluationRecord]:
         interval=promise.interval,
         beside=dict(promise.beside),
         coverage_lower=as_risk(
-            down(1.0 - holdout(errors=rest, examples=tally.rows, failure=down(failure / 2)))
+            down(1.0 - bounds.holdout(errors=rest, examples=tally.rows, failure=down(failure / 2)))
         )
         if selective
         else None,
@@ -205,8 +195,12 @@ def baseline_of(tally: Tally, failure: float) -> TestedBaseline | None:
         margin, largest = down(2.0 * min(gain for _, gain in ends) - 1.0), int(np.argmax(totals))
         least = min(end for end, _ in ends)
     else:
-        margin, largest = constant_margin(hits=tally.hits.tolist(), totals=totals, failure=failure)
-        least = constant_lower(most_frequent=totals[largest], examples=sum(totals), failure=failure)
+        margin, largest = bounds.constant_margin(
+            hits=tally.hits.tolist(), totals=totals, failure=failure
+        )
+        least = bounds.constant_lower(
+            most_frequent=totals[largest], examples=sum(totals), failure=failure
+        )
     return TestedBaseline(
         answer=largest,
         name=str(tally.classes.values[largest]),
@@ -229,7 +223,7 @@ def _slices(samples: dict[str, Sample], failure: float, guess: float) -> dict[st
             risk_upper_together=sample.upper(share),
             # Better than a guess, and enough examples to have shown half of it.
             sufficient=upper < guess
-            and holdout(errors=0, examples=sample.examples, failure=failure) < guess / 2,
+            and bounds.holdout(errors=0, examples=sample.examples, failure=failure) < guess / 2,
         )
         for name, sample in samples.items()
     }
@@ -243,8 +237,8 @@ def _scores(tally: Tally, failure: float) -> dict[str, ClassScore]:
         str(value): ClassScore(
             hits=hits,
             relevant=total,
-            f1_lower=f1_lower(hits=hits, relevant=total, failure=failure),
-            jaccard_lower=jaccard_lower(hits=hits, relevant=total, failure=failure),
+            f1_lower=bounds.f1_lower(hits=hits, relevant=total, failure=failure),
+            jaccard_lower=bounds.jaccard_lower(hits=hits, relevant=total, failure=failure),
         )
         for value, hits, total in zip(
             tally.classes.values, tally.hits.tolist(), relevant, strict=True

@@ -15,6 +15,7 @@ import scipy
 from pydantic import ValidationError
 
 import nonvacuous
+from nonvacuous import records
 from nonvacuous.bounds import ConfidenceBudget, checks
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate, status_of
@@ -28,15 +29,6 @@ from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name
 from nonvacuous.evaluation.tally import Tally, counted
 from nonvacuous.evaluation_records import Evaluation, EvaluationRecord
 from nonvacuous.files import write_atomically
-from nonvacuous.records import (
-    BoundRecord,
-    BudgetRecord,
-    DataRecord,
-    ExampleSet,
-    LossRecord,
-    ModelRecord,
-    RiskRecord,
-)
 from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
 from nonvacuous.settings import in_words
 
@@ -156,27 +148,29 @@ def certificate_of(
         status=status_of(assumptions),
         mode="evaluate",
         predictor="deterministic",
-        loss=LossRecord(name="zero-one" if settings.metric == "error" else settings.words),
+        loss=records.LossRecord(name="zero-one" if settings.metric == "error" else settings.words),
         confidence=1.0 - failure,
         risk_upper=promise.risk_upper,
-        bound=BoundRecord(name=promise.name, theorem=promise.theorem, inputs=promise.inputs),
-        budget=BudgetRecord.model_validate(budget.to_dict()),
-        data=DataRecord(
+        bound=records.BoundRecord(
+            name=promise.name, theorem=promise.theorem, inputs=promise.inputs
+        ),
+        budget=records.BudgetRecord.model_validate(budget.to_dict()),
+        data=records.DataRecord(
             name=settings.dataset,
             classes=max(2, len(tally.classes.values)),
             preprocessing="as given",
-            bound=ExampleSet(
+            bound=records.ExampleSet(
                 examples=draws,
                 index_digest=_digest(str(tally.rows)),
                 content_digest=_digest(*(d for r, d in digests.items() if r != "predictions")),
             ),
         ),
-        model=ModelRecord(
+        model=records.ModelRecord(
             architecture=settings.name,
             parameters=0,
             fixed_digest=digests.get("predictions", digests.get("losses", _digest("none"))),
         ),
-        empirical=RiskRecord(
+        empirical=records.RiskRecord(
             errors=int(promise.errors) if whole else None,
             total=None if whole else promise.errors,
             trials=promise.trials,

@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special
 
-from nonvacuous.bounds import (
-    allowed_errors,
-    chance_to_promise,
-    checks,
-    examples_needed,
-    holdout,
-    progressive,
-    seeger,
-)
+from nonvacuous import bounds
+from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 
 
@@ -90,7 +83,7 @@ def plan(
     694
     """
     failure = checks.failure_of(confidence)
-    first, safe = examples_needed(target=target, risk=risk, chance=chance, failure=failure)
+    first, safe = bounds.examples_needed(target=target, risk=risk, chance=chance, failure=failure)
     sizes = sorted({max(1, round(safe * factor)) for factor in (0.25, 0.5, 0.75, 1, 1.5, 2, 4)})
     division = None
     if labeled is not None:
@@ -114,9 +107,9 @@ def _row(n: int, target: float, risk: float, failure: float) -> Row:
     call: dict[str, Any] = {"examples": n, "target": target, "failure": failure}
     return Row(
         examples=n,
-        allowed_errors=allowed_errors(**call),
-        chance=chance_to_promise(risk=risk, **call),
-        smallest=holdout(errors=0, examples=n, failure=failure),
+        allowed_errors=bounds.allowed_errors(**call),
+        chance=bounds.chance_to_promise(risk=risk, **call),
+        smallest=bounds.holdout(errors=0, examples=n, failure=failure),
         expected=expected_bound(n, risk, failure),
     )
 
@@ -127,7 +120,7 @@ def expected_bound(examples: int, risk: float, failure: float) -> float:
     low = max(0, int(examples * risk - spread))
     counts = np.unique(np.linspace(low, min(examples, examples * risk + spread), 200).astype(int))
     weights = np.diff(special.bdtr(counts, examples, risk), prepend=0.0)
-    ends = [holdout(errors=int(k), examples=examples, failure=failure) for k in counts]
+    ends = [bounds.holdout(errors=int(k), examples=examples, failure=failure) for k in counts]
     return float(np.dot(weights, ends) / weights.sum())
 
 
@@ -173,7 +166,7 @@ def divided(labeled: int, curve: tuple[float, float, float], failure: float) -> 
             _progressive(labeled, start, risk_at, failure) for start in (0.3, 0.5, 0.7, 0.85)
         ),
         "a learned prior": min(
-            seeger(
+            bounds.seeger(
                 empirical_risk=risk_at(labeled - n), kl_nats=0.0, examples=int(n), failure=failure
             )
             for n in sizes
@@ -199,7 +192,7 @@ def _progressive(
     trials = max(1, int(labeled * (1.0 - start)))
     errors = min(trials, round(trials * mean))
     tilt = max(0.05, float(np.sqrt(-2.0 * np.log(failure) / max(1.0, trials * mean))))
-    return progressive(errors=errors, trials=trials, tilt=tilt, failure=failure)
+    return bounds.progressive(errors=errors, trials=trials, tilt=tilt, failure=failure)
 
 
 def _curve(given: object) -> tuple[float, float, float]:

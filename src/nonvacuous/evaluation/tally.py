@@ -14,14 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nonvacuous.bounds import (
-    bernstein,
-    betting,
-    betting_lower,
-    holdout,
-    holdout_lower,
-    sampling_bounded,
-)
+from nonvacuous import bounds
 from nonvacuous.bounds.rounding import as_risk, down
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import Coder, ColumnDigest
@@ -54,19 +47,21 @@ class Sample(NamedTuple):
 
     def upper(self, failure: float) -> float:
         if self.values is not None:
-            return betting(self.values, failure=failure)
+            return bounds.betting(self.values, failure=failure)
         if self.squares is not None:
             return self._bernstein(self.errors, self.squares, failure)
-        return holdout(errors=int(self.errors), examples=self.examples, failure=failure)
+        return bounds.holdout(errors=int(self.errors), examples=self.examples, failure=failure)
 
     def lower(self, failure: float) -> float:
         if self.values is not None:
-            return betting_lower(self.values, failure=failure)
+            return bounds.betting_lower(self.values, failure=failure)
         if self.squares is not None:
             right = self.examples - self.errors
             squares = self.examples - 2.0 * self.errors + self.squares
             return as_risk(down(1.0 - self._bernstein(right, squares, failure)))
-        return holdout_lower(errors=int(self.errors), examples=self.examples, failure=failure)
+        return bounds.holdout_lower(
+            errors=int(self.errors), examples=self.examples, failure=failure
+        )
 
     def _bernstein(self, total: float, squares: float, failure: float) -> float:
         n = self.examples
@@ -76,7 +71,7 @@ class Sample(NamedTuple):
         slack = 4.0 / _GRID
         mean = min(1.0, max(0.0, total / n + slack))
         variance = max(0.0, (squares - total**2 / n) / (n - 1)) + slack
-        return bernstein(
+        return bounds.bernstein(
             empirical_risk=mean, variance=min(0.5, variance), examples=n, failure=failure
         )
 
@@ -91,7 +86,9 @@ class Sample(NamedTuple):
         """What other theorems say of the same losses, each alone; choosing one is not free."""
         if self.squares is None:
             return {}
-        other = {"kl": sampling_bounded(total=self.errors, trials=self.examples, failure=failure)}
+        other = {
+            "kl": bounds.sampling_bounded(total=self.errors, trials=self.examples, failure=failure)
+        }
         if self.values is not None:
             other["empirical Bernstein"] = self._bernstein(self.errors, self.squares, failure)
         return other

@@ -135,24 +135,20 @@ class _Test:
 
     def _groups(self, column: str, group: Mapping[str, Slice]) -> Table:
         worst = _worst_first(group)
-        note = () if all(part.sufficient for part in group.values()) else ("Note",)
-        rows = tuple(
-            (
-                clean(value),
-                whole(part.examples),
-                f"{part.errors:.4g}",
-                self.up(part.risk_upper),
-                self.up(part.risk_upper_together),
-                *("" if part.sufficient else "insufficient evidence" for _ in note),
-            )
+        noted = not all(part.sufficient for part in group.values())
+        rows = [
+            {
+                capital(clean(column)): clean(value),
+                "Tested": whole(part.examples),
+                "Wrong": f"{part.errors:.4g}",
+                "At most": self.up(part.risk_upper),
+                "All at once": self.up(part.risk_upper_together),
+            }
+            | ({"Note": "" if part.sufficient else "insufficient evidence"} if noted else {})
             for value, part in worst[:_MOST]
-        )
-        return Table(
-            (capital(clean(column)), "Tested", "Wrong", "At most", "All at once", *note),
-            rows,
-            caption="“At most” holds for each line alone, “all at once” for all lines."
-            + _left_out(len(rows), len(worst)),
-        )
+        ]
+        said = "“At most” holds for each line alone, “all at once” for all lines."
+        return Table.of(rows, caption=said + _left_out(len(rows), len(worst)))
 
     def _classes(self) -> Table:
         """Recall, precision and F1 of each class, at least; the worst first."""
@@ -168,23 +164,19 @@ class _Test:
             return 1.0 - actual[value].risk_upper if value in actual else 0.0
 
         worst = sorted({**actual, **named}, key=rank)
-        rows = tuple(
-            (
-                clean(value),
-                whole(actual[value].examples if value in actual else 0),
-                least(actual.get(value)),
-                least(named.get(value)),
-                *((percent_down(rank(value)),) if scores else ()),
-            )
+        rows = [
+            {
+                "Class": clean(value),
+                "Tested": whole(actual[value].examples if value in actual else 0),
+                "Recall": least(actual.get(value)),
+                "Precision": least(named.get(value)),
+            }
+            | ({"F1": percent_down(rank(value))} if scores else {})
             for value in worst[:_MOST_CLASSES]
-        )
-        return Table(
-            ("Class", "Tested", "Recall", "Precision", *(("F1",) if scores else ())),
-            rows,
-            caption="At least, each number alone. Recall: how many of the class are recognized. "
-            "Precision: how many answers that name it are right."
-            + _left_out(len(rows), len(worst)),
-        )
+        ]
+        said = "At least, each number alone. Recall: how many of the class are recognized. "
+        said += "Precision: how many answers that name it are right."
+        return Table.of(rows, caption=said + _left_out(len(rows), len(worst)))
 
     def _grounds(self) -> Section:
         """What the promise rests on: in numbers, what is not met, the rest for who asks."""
@@ -266,21 +258,21 @@ def _watched(state: Mapping[str, Any]) -> tuple[Table, ...]:
     if not groups:
         return ()
     groups.sort(key=lambda item: -max((c for _, c in item[1]["history"]), default=0.0))
-    rows = tuple(
-        (
-            clean(name),
-            shown_up(watch["promise"]),
-            f"{watch['errors']:g} of {whole(watch['time'])}",
-            f"alarm after {whole(watch['alarm_at'])}" if watch["alarm_at"] else "no alarm",
-        )
+    rows = [
+        {
+            "Group": clean(name),
+            "Promise": shown_up(watch["promise"]),
+            "Errors": f"{watch['errors']:g} of {whole(watch['time'])}",
+            "Alarm": f"alarm after {whole(watch['alarm_at'])}" if watch["alarm_at"] else "no alarm",
+        }
         for name, watch in groups[:_MOST]
-    )
+    ]
     rest = "".join(
         f" {whole(count)} labels are of {clean(name)}, about which nothing was promised."
         for name, count in list(state["unwatched"].items())[:3]
     )
     caption = f"Everybody and all {len(groups)} groups share the chance of a false alarm.{rest}"
-    return (Table(("Group", "Promise", "Errors", "Alarm"), rows, caption=caption),)
+    return (Table.of(rows, caption=caption),)
 
 
 def plan_page(
@@ -296,17 +288,18 @@ def plan_page(
         x_label="examples",
         y_label="chance",
     )
-    rows = tuple(
-        (
-            whole(row["examples"]),
-            str(row["allowed_errors"]) if row["allowed_errors"] >= 0 else "none will do",
-            shown_down(row["chance"], 3),
-            shown_up(row["smallest"]),
-            shown_up(row["expected"]),
-        )
+    rows = [
+        {
+            "Examples": whole(row["examples"]),
+            "Errors allowed": str(row["allowed_errors"])
+            if row["allowed_errors"] >= 0
+            else "none will do",
+            "Chance": shown_down(row["chance"], 3),
+            "Best promise": shown_up(row["smallest"]),
+            "Expected promise": shown_up(row["expected"]),
+        }
         for row in plan["rows"]
-    )
-    headings = ("Examples", "Errors allowed", "Chance", "Best promise", "Expected promise")
+    ]
     return StudyPage(
         title="Plan",
         kind="Plan",
@@ -324,7 +317,7 @@ def plan_page(
                     "more is allowed; the number above is the one from which it is never lost.",
                 ),
                 figures=(Figure(svg),),
-                tables=(Table(headings, rows),),
+                tables=(Table.of(rows),),
             ),
             *_division(plan["division"]),
         ),
