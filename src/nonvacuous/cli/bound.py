@@ -108,7 +108,7 @@ def _calculate(examples: int, confidence: float, given: dict[str, Any]) -> dict[
     errors, risk = given.get("--errors", 0), given.get("--risk", 0.0)
 
     if predictor == "held-out":
-        _check_errors(errors, "--examples", examples)
+        checks.at_most("--errors", errors, "--examples", examples)
         reason = "exact binomial tail"
         inputs["errors"] = errors
         more = {"trials": examples, "empirical_risk": min(1.0, up(errors / examples))}
@@ -118,8 +118,15 @@ def _calculate(examples: int, confidence: float, given: dict[str, Any]) -> dict[
     else:
         reason, trials = "PAC-Bayes", given.get("--trials")
         if trials is not None:
-            _check_errors(errors, "--trials", trials)
-            risk = _sampled_risk(errors, trials, given.get("--sampling-failure"), budget)
+            checks.at_most("--errors", errors, "--trials", trials)
+            share = given.get("--sampling-failure", budget.failure / SAMPLING_SHARE)
+            if not 0.0 < share < budget.failure:
+                raise UsageError(
+                    f"--sampling-failure must lie strictly between 0 and {budget.failure:g}, what "
+                    f"--confidence leaves for the whole, got --sampling-failure = {share!r}."
+                )
+            budget.spend("sampling", share, reason="the empirical risk was sampled")
+            risk = bounds.sampling(errors=errors, trials=trials, failure=share)
             inputs |= {"errors": errors, "trials": trials}
         inputs |= {"empirical_risk": risk, "kl_nats": given["--kl"]}
         for name in ("temperature", "second_moment"):
@@ -222,26 +229,6 @@ def _predictor(present: set[str]) -> str:
             "leave it out, or see the help for the flags that belong together."
         )
     return "randomized" if mode == "sampled" else mode
-
-
-def _check_errors(errors: int, flag: str, total: int) -> None:
-    if errors > total:
-        raise UsageError(
-            f"--errors must not exceed {flag}, got --errors = {errors} and {flag} = {total}."
-        )
-
-
-def _sampled_risk(
-    errors: int, trials: int, share: float | None, budget: bounds.ConfidenceBudget
-) -> float:
-    failure = budget.failure / SAMPLING_SHARE if share is None else share
-    if not 0.0 < failure < budget.failure:
-        raise UsageError(
-            f"--sampling-failure must lie strictly between 0 and {budget.failure:g}, what "
-            f"--confidence leaves for the whole, got --sampling-failure = {failure!r}."
-        )
-    budget.spend("sampling", failure, reason="the empirical risk was sampled")
-    return bounds.sampling(errors=errors, trials=trials, failure=failure)
 
 
 percent_up, percent_down = (

@@ -40,7 +40,14 @@ def _write_text(record: dict[str, Any]) -> None:
         table.add_row(printable(name), *(f"{part['label_counts'][number]:,}" for part in parts))
     table.add_row("all", *(f"{part['examples']:,}" for part in parts), style="bold")
     result_console().print(table)
-    write_lines(*map(_remarks, parts))
+    for part in parts:
+        write_lines(
+            f"{part['name']}: values {part['lowest_input']:g} to {part['highest_input']:g} "
+            f"({'; '.join(part['preprocessing']) or 'as given'}), "
+            f"{part['repeats']['inputs']:,} repeated inputs, always guessing the largest class "
+            f"errs on {1 - part['largest_class_fraction']:.1%}, "
+            f"SHA-256 {part['content_hash'][:16]}..."
+        )
     if record["unused"]:
         write_lines(f"not used: {', '.join(record['unused'])}")
     across = record["duplicates_across"]
@@ -49,12 +56,3 @@ def _write_text(record: dict[str, Any]) -> None:
             f"{across['inputs']:,} test inputs also occur in training: errors measured on them "
             "say nothing about new data."
         )
-
-
-def _remarks(part: dict[str, Any]) -> str:
-    steps = "; ".join(part["preprocessing"]) or "as given"
-    return (
-        f"{part['name']}: values {part['lowest_input']:g} to {part['highest_input']:g} ({steps}), "
-        f"{part['repeats']['inputs']:,} repeated inputs, always guessing the largest class errs on "
-        f"{1 - part['largest_class_fraction']:.1%}, SHA-256 {part['content_hash'][:16]}..."
-    )

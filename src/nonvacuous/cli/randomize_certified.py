@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from pydantic import BaseModel, ValidationError
-from torch import nn
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
@@ -22,7 +21,7 @@ from nonvacuous.cli.flags import device_of
 from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
 from nonvacuous.cli.report import LABELS
-from nonvacuous.data import NAMES, Examples, Split
+from nonvacuous.data import NAMES, Split
 from nonvacuous.data.files import sha256_of_file
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput
@@ -64,7 +63,13 @@ def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
             "could be compared.",
             next_command={"--data": "SOURCE"},
         )
-    network = _network(folder, spec, dataset.train, settings.seed, repeated=model is not None)
+    if model is None:
+        means = DiagonalGaussian.load(inside(folder, "posterior.safetensors")).means
+        shapes = {name: tuple(mean.shape) for name, mean in means.items()}
+        inputs, classes = dataset.train.example_shape, dataset.train.classes
+        network = rebuild(spec, inputs, classes, seed=settings.seed, shapes=shapes)
+    else:
+        network = build_network(spec, dataset.train, seed=settings.seed)
     if tensors_digest(dict(network.state_dict())) != settings.weights:
         raise CommandError(
             f"--run: {folder} started from weights that --model {spec} with seed {settings.seed} "
@@ -154,16 +159,6 @@ def _named(flag: str, given: str | None, stored: str, built_in: bool) -> str:
         f"opened or imported: if you trust it, repeat it as {flag}.",
         next_command={flag: stored},
     )
-
-
-def _network(
-    folder: Path, spec: str, examples: Examples, seed: int, *, repeated: bool
-) -> nn.Module:
-    if repeated:
-        return build_network(spec, examples, seed=seed)
-    means = DiagonalGaussian.load(inside(folder, "posterior.safetensors")).means
-    shapes = {name: tuple(mean.shape) for name, mean in means.items()}
-    return rebuild(spec, examples.example_shape, examples.classes, seed=seed, shapes=shapes)
 
 
 def _record(true: Certificate, random: Certificate, seed: int) -> dict[str, Any]:

@@ -60,31 +60,23 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
             "certify command again with --resume.",
             next_command="nonvacuous certify --help",
         )
-    return _site(run_folder, as_json=json)
-
-
-def _site(folder: Path, *, as_json: bool) -> int:
-    if not folder.is_dir():
-        raise UsageError(
-            f"there is no folder {folder}: no certificate.json, and no runs. Name the folder of a "
-            "finished run, or a folder of runs.",
-            next_command=shlex.join(["nonvacuous", "runs", str(folder.parent)]),
-        )
-    runs = read_runs(folder) if not is_run(folder) else ()
+    runs = read_runs(run_folder) if run_folder.is_dir() and not is_run(run_folder) else ()
     if not runs:
-        raise CommandError(
-            f"{folder} has no certificate.json and no runs in it; name the folder of a finished "
-            "run, or a folder of runs.",
-            next_command=shlex.join(["nonvacuous", "runs", str(folder.parent)]),
+        there = run_folder.is_dir()
+        nothing = f"{run_folder} has" if there else f"there is no folder {run_folder}:"
+        raise (CommandError if there else UsageError)(
+            f"{nothing} no certificate.json and no runs; name the folder of a finished run, or "
+            "a folder of runs.",
+            next_command=shlex.join(["nonvacuous", "runs", str(run_folder.parent)]),
         )
     from nonvacuous.study.site import write_site
 
     with Narration() as narration:
-        site = write_site(runs, folder, title=folder.absolute().name, progress=narration)
+        site = write_site(runs, run_folder, title=run_folder.absolute().name, progress=narration)
     record = {"report": str(site.index), "runs": len(runs), "pages": len(site.pages)}
 
     def write_text(_record: dict[str, Any]) -> None:
         write_lines(str(site.index))
         say(f"{len(runs):,} runs, {len(site.pages):,} pages of certificates")
 
-    return answered(record, write_text, as_json=as_json)
+    return answered(record, write_text, as_json=json)

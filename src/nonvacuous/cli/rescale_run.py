@@ -185,5 +185,4 @@ def _function(
 
 
 def _relative(one: Tensor, other: Tensor) -> float:
-    largest = float(one.abs().max()) or 1.0
-    return float((one - other).abs().max()) / largest
+    return float((one - other).abs().max()) / (float(one.abs().max()) or 1.0)

@@ -189,7 +189,20 @@ def runs(
     except BadInput as error:
         error.instead = shlex.join(["nonvacuous", "runs", str(folder), "--json"])
         raise
-    _write(rows, shown, folder, csv=csv, json=json, known=None if sql is None else names)
+    if json:
+        chosen = [{name: row.get(name) for name in shown if name in row} for row in rows]
+        write_json({"folder": str(folder), "runs": chosen})
+    elif csv:
+        text = io.StringIO()
+        writer = csv_module.writer(text, lineterminator="\n")
+        writer.writerow([_cell(name) for name in shown])
+        writer.writerows([_cell(row.get(name)) for name in shown] for row in rows)
+        sys.stdout.write(text.getvalue())
+    elif left_out := print_table(rows, shown, known=None if sql is None else names):
+        say(
+            f"No room for {', '.join(left_out)}: --csv and --json have every column, "
+            "--columns chooses, and a wider terminal or a file shows more."
+        )
     if not (csv or json or sql):
         say(f"{len(rows):,} of {total:,} runs")
         write_next(shlex.join(["nonvacuous", "report", str(folder)]))
@@ -226,33 +239,6 @@ def _columns(
         if name not in differing and any(row.get(name) is not None for row in rows)
     ]
     return [*shown, *differing[:_MORE_COLUMNS], *last]
-
-
-def _write(
-    rows: Sequence[Mapping[str, Any]],
-    columns: Sequence[str],
-    folder: Path,
-    *,
-    csv: bool,
-    json: bool,
-    known: Sequence[str] | None,
-) -> None:
-    if json:
-        chosen = [{name: row.get(name) for name in columns if name in row} for row in rows]
-        write_json({"folder": str(folder), "runs": chosen})
-    elif csv:
-        text = io.StringIO()
-        writer = csv_module.writer(text, lineterminator="\n")
-        writer.writerow([_cell(name) for name in columns])
-        writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
-        sys.stdout.write(text.getvalue())
-    else:
-        left_out = print_table(rows, columns, known=known)
-        if left_out:
-            say(
-                f"No room for {', '.join(left_out)}: --csv and --json have every column, "
-                "--columns chooses, and a wider terminal or a file shows more."
-            )
 
 
 def _cell(value: Any) -> Any:

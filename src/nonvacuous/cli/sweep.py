@@ -19,7 +19,7 @@ from nonvacuous.cli.output import answered, write_error, write_json, write_lines
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.foreign import holds_run
 from nonvacuous.rules.attempts import ledger_beside
-from nonvacuous.study.engine import Driver, Engine, Failure, Summary
+from nonvacuous.study.engine import Driver, Engine, Summary
 from nonvacuous.study.folder import ERROR, SweepFolder, read_record
 from nonvacuous.study.functions import arguments_of, find_function
 from nonvacuous.study.sweep import Sweep, read_sweep
@@ -182,13 +182,6 @@ def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
     return answered(record, lambda _: write_lines(*lines), as_json=as_json, next_command=following)
 
 
-def _trouble(failure: Failure) -> str:
-    """What the cell raised, as a sentence that begins with the exception's type."""
-    record = read_record(Path(failure.folder) / ERROR) or {}
-    kind = record.get("error", {}).get("type")
-    return f"{f'{kind}: ' if kind else ''}{failure.message.removesuffix('.')}."
-
-
 def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
     if as_json:
         write_json(asdict(summary))
@@ -198,9 +191,12 @@ def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
         parts += [f"{number:,} {what}" for what, number in counts if number]
         write_lines(f"{', '.join(parts)}: {folder}")
     if summary.failed:
+        first = summary.failures[0]
+        error = (read_record(Path(first.folder) / ERROR) or {}).get("error", {})
+        kind = f"{error['type']}: " if error.get("type") else ""
         write_error(
             f"{summary.failed:,} of {summary.cells:,} cells failed, the first with: "
-            f"{_trouble(summary.failures[0])} Each has an error.json in its folder.",
+            f"{kind}{first.message.removesuffix('.')}. Each has an error.json in its folder.",
             next_command=again({"--retry-failed": None}),
         )
         return exits.FAILED

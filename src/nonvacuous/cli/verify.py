@@ -6,7 +6,7 @@ import contextlib
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -113,7 +113,18 @@ def verify(
             progress=narration,
         )
     if json:
-        output.write_json(_record(verification))
+        output.write_json(
+            {
+                "source": verification.source,
+                "passed": verification.passed,
+                "verified": verification.verified,
+                "audited": verification.audited or None,
+                "status": verification.status,
+                "checked": len(verification.findings) - len(verification.unchecked),
+                "failed": [finding.field for finding in verification.failures],
+                "findings": [asdict(finding) for finding in verification.findings],
+            }
+        )
     else:
         _write_text(verification, record)
     if verification.passed:
@@ -197,19 +208,6 @@ def _advise(verification: Verification, certificate: Certificate) -> None:
         missing["--model"] = "MODULE:FUNCTION"
     if missing:
         output.write_next(again(missing))
-
-
-def _record(verification: Verification) -> dict[str, Any]:
-    return {
-        "source": verification.source,
-        "passed": verification.passed,
-        "verified": verification.verified,
-        "audited": verification.audited or None,
-        "status": verification.status,
-        "checked": len(verification.findings) - len(verification.unchecked),
-        "failed": [finding.field for finding in verification.failures],
-        "findings": [asdict(finding) for finding in verification.findings],
-    }
 
 
 _MARKS = {True: ("ok", "green"), False: ("FAILED", "bold red"), None: ("not checked", "yellow")}

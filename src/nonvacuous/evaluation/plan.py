@@ -83,6 +83,17 @@ def plan(
     694
     """
     failure = checks.failure_of(confidence)
+
+    def row(n: int) -> Row:
+        call: dict[str, Any] = {"examples": n, "target": target, "failure": failure}
+        return Row(
+            examples=n,
+            allowed_errors=bounds.allowed_errors(**call),
+            chance=bounds.chance_to_promise(risk=risk, **call),
+            smallest=bounds.holdout(errors=0, examples=n, failure=failure),
+            expected=expected_bound(n, risk, failure),
+        )
+
     first, safe = bounds.examples_needed(target=target, risk=risk, chance=chance, failure=failure)
     sizes = sorted({max(1, round(safe * factor)) for factor in (0.25, 0.5, 0.75, 1, 1.5, 2, 4)})
     division = None
@@ -97,20 +108,9 @@ def plan(
         confidence=confidence,
         examples=safe,
         first=first,
-        rows=tuple(_row(n, target, risk, failure) for n in sizes),
+        rows=tuple(map(row, sizes)),
         detectable_difference=detectable(safe, 2 * risk * (1 - risk), chance, failure / 2),
         division=division,
-    )
-
-
-def _row(n: int, target: float, risk: float, failure: float) -> Row:
-    call: dict[str, Any] = {"examples": n, "target": target, "failure": failure}
-    return Row(
-        examples=n,
-        allowed_errors=bounds.allowed_errors(**call),
-        chance=bounds.chance_to_promise(risk=risk, **call),
-        smallest=bounds.holdout(errors=0, examples=n, failure=failure),
-        expected=expected_bound(n, risk, failure),
     )
 
 

@@ -166,18 +166,15 @@ class OnRay:
 
     def __call__(self, inputs: Any) -> np.ndarray:
         """The answers to one batch."""
-        return np.concatenate(list(self._stream(inputs)))
-
-    def _stream(self, inputs: Any) -> Iterator[np.ndarray]:
         ahead = AHEAD * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         waiting: deque[Any] = deque()
+        answers: list[np.ndarray] = []
         for start in range(0, len(inputs), self._shard):
             part = inputs[start : start + self._shard]
             waiting.append(self._task.remote(self._predictor, part))
             if len(waiting) >= ahead:
-                yield self._ray.get(waiting.popleft())
-        while waiting:
-            yield self._ray.get(waiting.popleft())
+                answers.append(self._ray.get(waiting.popleft()))
+        return np.concatenate([*answers, *self._ray.get(list(waiting))])
 
 
 def _answers(predictor: Any, inputs: Any) -> np.ndarray:

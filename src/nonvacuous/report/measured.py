@@ -58,20 +58,18 @@ class Measured:
 
 def errors_on_test(certificate: Certificate) -> tuple[Measured, ...]:
     """Every test error on record, that of the certified predictor first."""
-    errors = [_read(o, certificate.predictor) for o in certificate.observed if is_test(o)]
+    errors = []
+    for observation in filter(is_test, certificate.observed):
+        name, own = observation.name.lower(), certificate.predictor
+        # A name that tells of no predictor is taken to be about the one there is.
+        kind = next((kind for words, kind in _NAMED.items() if words in name), own)
+        errors.append(Measured(observation.errors, observation.trials, SHORT[kind], kind == own))
     return tuple(sorted(errors, key=lambda error: not error.own))
 
 
 def is_test(observation: Observation) -> bool:
     """Whether it was measured on test examples, by its name."""
     return re.search(r"\btest", observation.name, flags=re.IGNORECASE) is not None
-
-
-def _read(observation: Observation, predictor: str) -> Measured:
-    name = observation.name.lower()
-    # A name that tells of no predictor is taken to be about the one there is.
-    kind = next((kind for words, kind in _NAMED.items() if words in name), predictor)
-    return Measured(observation.errors, observation.trials, SHORT[kind], kind == predictor)
 
 
 #: How the twin of a certificate is called where a network was trained for it.

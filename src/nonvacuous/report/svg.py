@@ -12,7 +12,6 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 from xml.etree import ElementTree
 
@@ -37,6 +36,7 @@ COLORS = {
     "guessing": "#6a4c93",
 }
 _ROLES = {color: role for role, color in COLORS.items()}
+_RENDERER: Any = RendererAgg(1, 1, 72)  # type: ignore[no-untyped-call]
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _COLOR = re.compile(rf"(?:{'|'.join(_ROLES)})\b")
@@ -46,12 +46,7 @@ _FONT = re.compile(r"^(?:(?P<weight>[a-z0-9]+) )?(?P<size>[0-9.]+px) .*$")
 def text_width(words: str, *, size: float) -> float:
     """The width of the words in units of a drawing, in a font wider than those of most pages."""
     font = FontProperties(size=size)
-    return float(_renderer().get_text_width_height_descent(words, font, False)[0])
-
-
-@cache
-def _renderer() -> Any:
-    return RendererAgg(1, 1, 72)  # type: ignore[no-untyped-call]
+    return float(_RENDERER.get_text_width_height_descent(words, font, False)[0])
 
 
 def wrapped(words: str, *, size: float, width: float) -> list[str]:
@@ -148,9 +143,6 @@ def _style(declarations: str) -> str:
             if font["weight"]:
                 kept.append(f"font-weight: {font['weight']}")
         elif key != "font-family":
-            kept.append(f"{key}: {_COLOR.sub(_variable, value)}")
+            ours = _COLOR.sub(lambda found: f"var(--{_ROLES[found[0]]}, {found[0]})", value)
+            kept.append(f"{key}: {ours}")
     return "; ".join(kept)
-
-
-def _variable(match: re.Match[str]) -> str:
-    return f"var(--{_ROLES[match[0]]}, {match[0]})"

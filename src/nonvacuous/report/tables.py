@@ -137,8 +137,11 @@ def label_rows(certificate: Certificate, record: Mapping[str, Any] | None) -> tu
 
     Two bars and guessing, from the run's ``random_labels.json``; nothing if it is another's.
     """
-    random = _random_risk(record)
-    if record is None or random is None or record.get("certificate") != certificate.digest:
+    known = record if isinstance(record, Mapping) else {}
+    part = known.get("random_labels")
+    random = finite(part.get("risk_upper")) if isinstance(part, Mapping) else None
+    own = known.get("certificate") == certificate.digest
+    if not own or random is None or not 0.0 <= random <= 1.0:
         return ()
     true = certificate.risk_upper
     guess = 1.0 - 1.0 / certificate.data.classes
@@ -147,12 +150,6 @@ def label_rows(certificate: Certificate, record: Mapping[str, Any] | None) -> tu
         Bar("Random labels", "the same recipe", f"≤ {percent_up(random)}", 0.0, random),
         Bar("Guessing", "all that random labels allow", round_percent(guess), 0.0, guess),
     )
-
-
-def _random_risk(record: Mapping[str, Any] | None) -> float | None:
-    part = record.get("random_labels") if isinstance(record, Mapping) else None
-    value = finite(part.get("risk_upper")) if isinstance(part, Mapping) else None
-    return value if value is not None and 0.0 <= value <= 1.0 else None
 
 
 #: Bars this many times as long as the certificate's are cut: next to them all others would vanish.
