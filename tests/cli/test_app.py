@@ -101,7 +101,7 @@ def test_a_flag_that_was_not_given_is_missing_and_not_its_value(capsys):
         (exits.UsageError("--kl is negative"), exits.USAGE),
         (Unsupported("layer 3 is a lambda"), exits.FAILED),
         (InvalidCertificate("the digest does not match [red]"), exits.FAILED),
-        (exits.UsageError("no", next_command="nonvacuous data list"), exits.USAGE),
+        (exits.UsageError("no", instead="nonvacuous data list"), exits.USAGE),
     ],
 )
 def test_library_errors_become_one_message(monkeypatch, capsys, error, code):

@@ -280,7 +280,7 @@ def _post_hoc(call: Call, given: Given) -> None:
     if prior not in (None, "zero", "initialization"):
         raise UsageError(
             f"--prior {prior}: --mode post-hoc knows zero and initialization.",
-            next_command={"--prior": "zero"},
+            instead={"--prior": "zero"},
         )
     _given_prior(call, prior)
     if prior == "initialization" and call.initial is None and call.init_seed is None:
@@ -294,13 +294,13 @@ def _post_hoc(call: Call, given: Given) -> None:
 def _sparsity(call: Call, given: Given) -> None:
     """A network that is trained here gets its prior here; a given one brings its own."""
     prior, theorem = given.get("prior"), given.get("theorem", "E")
-    with as_usage("--prior: ", next_command={"--prior": LEARNED}):
+    with as_usage("--prior: ", instead={"--prior": LEARNED}):
         kind, _ = prior_kind(prior or LEARNED)
     if (call.model or "").startswith("cnn:") and theorem != "E":
         raise UsageError(
             f"--theorem {theorem}: it covers linear layers only; a convolutional "
             "network is certified by theorem E.",
-            next_command={"--theorem": "E"},
+            instead={"--theorem": "E"},
         )
     if call.weights is None:
         if call.initial is not None or given.get("pretrained"):
@@ -316,7 +316,7 @@ def _sparsity(call: Call, given: Given) -> None:
             f"--prior {prior}: what these weights were trained on is not known here. Give "
             "--prior zero, or --initial FILE.safetensors with the same network before training "
             "(usually far better).",
-            next_command=zero,
+            instead=zero,
         )
     _given_prior(call, prior, zero)
     if kind == "initialization" and call.initial is None:
@@ -331,7 +331,7 @@ def _given_prior(call: Call, prior: str | None, instead: Mapping[str, str] | Non
             f"--mode {call.mode or PostHoc.mode} measures how far the weights have come from a "
             "prior that has not seen the data. Add --initial FILE.safetensors, the same network "
             "before training (usually far better), or --prior zero.",
-            next_command=instead,
+            instead=instead,
         )
     if prior == "zero" and call.initial is not None:
         raise UsageError("--prior zero has no use for --initial: leave one of them out.")
@@ -348,7 +348,7 @@ def _check_biases(model: str | None) -> None:
         raise UsageError(
             f"--model {model} has biases, and the networks that --mode sparsity trains have none; "
             f"write {plain}.",
-            next_command={"--model": plain},
+            instead={"--model": plain},
         )
 
 

@@ -53,7 +53,7 @@ def run(call: Call, method: Method) -> int:
         raise UsageError(
             f"--resume: there is no run to go on with in {folder}. Check --out, or leave --resume "
             "out to begin one there.",
-            next_command={"--resume": ""},
+            instead={"--resume": ""},
         )
     other = other_settings(folder, _asked(call, method, spec)) if begun else ()
     check_writable(folder, "run", begun=begun, resume=call.resume, force=call.force, other=other)
@@ -114,7 +114,7 @@ def run(call: Call, method: Method) -> int:
     except Unsupported as error:
         if method.usual_network is None:
             raise
-        raise CommandError(str(error), next_command=_other_mode(call, spec)) from error
+        raise CommandError(str(error), instead=_other_mode(call, spec)) from error
     except FolderTaken as error:
         error.instead = instead_of(folder)
         raise
@@ -143,7 +143,7 @@ def _parts(call: Call, method: Method, dataset: Dataset) -> tuple[Examples, Exam
     raise UsageError(
         f"--mode holdout: {call.data} has no test part, and a network that was trained on these "
         "examples would look better than it is. If it never saw them, say so with --unseen.",
-        next_command={"--unseen": None},
+        instead={"--unseen": None},
     )
 
 
@@ -152,12 +152,12 @@ def _folder_trouble(error: OSError, folder: Path) -> CommandError:
         return CommandError(
             f"the disk that holds {folder} is full. Free some space and go on: everything up to "
             "the last finished epoch is kept.",
-            next_command={"--resume": None, "--force": ""},
+            instead={"--resume": None, "--force": ""},
         )
     return CommandError(
         f"the run folder {folder} cannot be used: {exits.trouble_of(error)} Name a folder that you "
         "may write to with --out.",
-        next_command={"--out": "FOLDER"},
+        instead={"--out": "FOLDER"},
     )
 
 

@@ -126,7 +126,7 @@ def _table(
                 raise
             raise UsageError(
                 f"{error} Name the columns to compare with {' and '.join(flags)}.",
-                next_command=dict.fromkeys(flags, "COLUMN"),
+                instead=dict.fromkeys(flags, "COLUMN"),
             ) from error
         return table, {name: table[f"second:{name}"] for name in second}
     if len(second) > 1:

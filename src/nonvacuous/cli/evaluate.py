@@ -111,7 +111,7 @@ def evaluate(
         raise UsageError(
             f"{out} holds a certificate already. Name another folder with --out, or add --force to "
             "overwrite it.",
-            next_command=instead_of(out),
+            instead=instead_of(out),
         )
     wanted: dict[str, Any] = {"predictions": call.predictions, "labels": call.labels}
     if call.loss is not None or call.score is not None:

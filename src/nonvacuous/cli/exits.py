@@ -72,16 +72,13 @@ TERMINATED = 143
 class CommandError(BadInput):
     """What the command was given cannot be used; it may know the command to try next, or flags."""
 
-    def __init__(self, message: str, *, next_command: Instead = None) -> None:
-        super().__init__(message, instead=next_command)
-
 
 class UsageError(CommandError):
     """The flags given do not make sense, alone or together."""
 
 
 @contextmanager
-def as_usage(prefix: str = "", *, next_command: Instead = None) -> Iterator[None]:
+def as_usage(prefix: str = "", *, instead: Instead = None) -> Iterator[None]:
     """Within this block, what is wrong with a value is wrong with the flag that gave it."""
     try:
         yield
@@ -89,7 +86,7 @@ def as_usage(prefix: str = "", *, next_command: Instead = None) -> Iterator[None
         raise
     except BadInput as error:
         text = f"{'' if str(error).startswith('--') else prefix}{error}"
-        raise UsageError(text, next_command=next_command or error.instead) from error
+        raise UsageError(text, instead=instead or error.instead) from error
 
 
 def help_of(command: str | None) -> str:

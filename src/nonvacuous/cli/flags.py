@@ -99,7 +99,7 @@ def device_of(name: str) -> str:
         raise CommandError(
             "--device cuda: torch sees no CUDA device here (is the driver installed, and a build "
             "of torch with CUDA?).",
-            next_command={"--device": "cpu"},
+            instead={"--device": "cpu"},
         )
     return "cuda" if there and name != "cpu" else "cpu"
 

@@ -24,19 +24,19 @@ def check_writable(
             raise UsageError(
                 f"{folder} holds a {kind} with other settings already ({', '.join(other)}). Add "
                 "--force to overwrite it, or --out to name another folder.",
-                next_command=instead_of(folder),
+                instead=instead_of(folder),
             )
         seen = "(or to see its certificate again)" if kind == "run" else "or to see it again"
         raise UsageError(
             f"{folder} holds a {kind} already. Add --resume to go on with it {seen}, --force to "
             "overwrite it, or --out to name another folder.",
-            next_command={"--resume": None},
+            instead={"--resume": None},
         )
     if not begun and in_use(folder):
         raise UsageError(
             f"{folder} is not empty and holds no {kind}: files there could be overwritten, and "
             f"--force overwrites a {kind} only. Name another folder with --out.",
-            next_command={"--out": str(folder / kind)},
+            instead={"--out": str(folder / kind)},
         )
 
 
@@ -52,7 +52,7 @@ def check_free(file: Path, flag: str, *, force: bool) -> None:
     if file.exists() and not force:
         raise UsageError(
             f"{flag}: {file} exists already. Name another file, or add --force to overwrite it.",
-            next_command=instead_of(file, flag),
+            instead=instead_of(file, flag),
         )
 
 

@@ -49,7 +49,9 @@ class Box:
 
     @property
     def detail(self) -> str:
-        names = list(dict.fromkeys(_short(node.op) for node in self.nodes if node.op))
+        # aten.conv2d.default is conv2d.
+        names = [node.op.split(".")[1] if "." in node.op else node.op for node in self.nodes]
+        names = list(dict.fromkeys(filter(None, names)))
         shown = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
         sizes = "x".join(map(str, self.nodes[-1].shape[1:])) or "one number"
         return f"{shown}   {sizes}" if shown else sizes
@@ -280,8 +282,3 @@ def _drawn(box: Box, x: float, y: float) -> dict[str, Any]:
         "detail": detail if len(detail) <= 34 else f"{detail[:31]}...",
         "title": f"{name} {box.detail}: {weights}",
     }
-
-
-def _short(op: str) -> str:
-    """aten.conv2d.default -> conv2d"""
-    return op.split(".")[1] if "." in op else op

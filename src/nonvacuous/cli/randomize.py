@@ -31,7 +31,7 @@ def randomize(*, run: Path | None = None, **flags: Any) -> int:
             raise UsageError(
                 "say what to test: --data NAME, such as --data digits, or --run FOLDER with a "
                 "finished nonvacuous certify.",
-                next_command="nonvacuous randomize --data digits",
+                instead="nonvacuous randomize --data digits",
             )
         return _study(**flags)
     from nonvacuous.cli.randomize_certified import randomize_run

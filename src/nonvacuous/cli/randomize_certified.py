@@ -54,14 +54,14 @@ def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
     if path.exists() and not flags.get("force"):
         raise UsageError(
             f"{path} exists already. Add --force to compute it again.",
-            next_command={"--force": None},
+            instead={"--force": None},
         )
     dataset = named_data(source, flags.get("data_dir"))
     if dataset.train.content_hash() != settings.examples:
         raise CommandError(
             f"--run: {folder} was computed on other examples than --data {source} has, so nothing "
             "could be compared.",
-            next_command={"--data": "SOURCE"},
+            instead={"--data": "SOURCE"},
         )
     if model is None:
         means = DiagonalGaussian.load(inside(folder, "posterior.safetensors")).means
@@ -75,7 +75,7 @@ def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
             f"--run: {folder} started from weights that --model {spec} with seed {settings.seed} "
             "does not give (an --init-seed of its own, or another version of the model), so "
             "nothing could be compared.",
-            next_command=f"nonvacuous randomize --data {shlex.quote(source)}",
+            instead=f"nonvacuous randomize --data {shlex.quote(source)}",
         )
     split = Split.load(inside(folder, "split.npz"))
     label_seed = derived_seed(settings.seed, "random labels")
@@ -124,10 +124,10 @@ def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
         raise (CommandError if folder.is_dir() else UsageError)(
             f"--run: {folder} holds no finished nonvacuous certify (config.toml and "
             "certificate.json).",
-            next_command="nonvacuous certify --data digits",
+            instead="nonvacuous certify --data digits",
         )
     certificate = Certificate.load(path)
-    wrong = partial(CommandError, next_command=shlex.join(["nonvacuous", "verify", str(folder)]))
+    wrong = partial(CommandError, instead=shlex.join(["nonvacuous", "verify", str(folder)]))
     for name in ("config.toml", "split.npz", "posterior.safetensors"):
         file = inside(folder, name)
         if not file.is_file() or sha256_of_file(file) != certificate.artifacts.get(name):
@@ -143,7 +143,7 @@ def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
         raise CommandError(
             f"--run: {folder} certified weights that were trained elsewhere; that training cannot "
             "be repeated here. Give it as --train package.module:function instead.",
-            next_command="nonvacuous randomize --help",
+            instead="nonvacuous randomize --help",
         )
     try:
         return certificate, settings, Posterior(**settings.method)
@@ -157,7 +157,7 @@ def _named(flag: str, given: str | None, stored: str, built_in: bool) -> str:
     raise UsageError(
         f"--run: the run names {stored!r}, which is not built in. Nothing that a folder names is "
         f"opened or imported: if you trust it, repeat it as {flag}.",
-        next_command={flag: stored},
+        instead={flag: stored},
     )
 
 

@@ -58,7 +58,7 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
         raise CommandError(
             f"{run_folder} has no certificate.json: its run is not finished. Start the same "
             "certify command again with --resume.",
-            next_command="nonvacuous certify --help",
+            instead="nonvacuous certify --help",
         )
     runs = read_runs(run_folder) if run_folder.is_dir() and not is_run(run_folder) else ()
     if not runs:
@@ -67,7 +67,7 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
         raise (CommandError if there else UsageError)(
             f"{nothing} no certificate.json and no runs; name the folder of a finished run, or "
             "a folder of runs.",
-            next_command=shlex.join(["nonvacuous", "runs", str(run_folder.parent)]),
+            instead=shlex.join(["nonvacuous", "runs", str(run_folder.parent)]),
         )
     from nonvacuous.study.site import write_site
 

@@ -42,5 +42,5 @@ def _unknown(*words: Annotated[str, Parameter(show=False, allow_leading_hyphen=T
         + "; there is "
         + "; ".join(REPRODUCTIONS)
         + ".",
-        next_command=f"nonvacuous reproduce {name} --quick",
+        instead=f"nonvacuous reproduce {name} --quick",
     )

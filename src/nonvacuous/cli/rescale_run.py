@@ -50,7 +50,7 @@ def run(
         reasons = "; ".join(f"{entry.what}: {entry.reason}" for entry in groups.pinned)
         raise CommandError(
             f"{subject.spec} has no channel that can be rescaled ({reasons}).",
-            next_command=again({"--force": ""}).replace(" rescale ", " inspect ", 1),
+            instead=again({"--force": ""}).replace(" rescale ", " inspect ", 1),
         )
     posterior = DiagonalGaussian.around(subject.module, scale=noise.sigma)
     prior = DiagonalGaussian.centered(subject.module, scale=noise.tau)
@@ -68,7 +68,7 @@ def run(
     if not all(bool(p.isfinite().all()) for p in changed.parameters()):
         raise CommandError(
             "the rescaled weights leave the range of their number type; take a smaller --attack.",
-            next_command={"--attack": "1"},
+            instead={"--attack": "1"},
         )
     carried = push(posterior, groups, log_scales, dtype=torch.float64)
     if subject.examples is not None:

@@ -172,7 +172,7 @@ def runs(
         rows = [run.row() for run in everything]
         names = columns_of(rows)
         if not rows:
-            raise CommandError(f"{folder} holds no run.", next_command="nonvacuous sweep --help")
+            raise CommandError(f"{folder} holds no run.", instead="nonvacuous sweep --help")
         total = len(rows)
         rows = select(rows, [*([f"state={state}"] if state else []), *where])
         if sql is not None:

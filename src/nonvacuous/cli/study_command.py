@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -51,6 +52,8 @@ def __getattr__(name: str) -> Callable[..., int]:
     raise AttributeError(name)
 
 
+#: The groups of one command's flags, in the order in which they are first named.
+Groups = Callable[[str], Group]
 _PLAIN = (bool, int, float, str, Path)
 #: Flags that are decided anew each time.
 _ONCE = ("--force", "--resume")
@@ -78,13 +81,13 @@ def command_of(study: Study[Any, Any]) -> Callable[..., int]:
 def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
     """The settings first, as their model groups them, then what every study takes."""
     flags: dict[str, tuple[Any, Any]] = {}
-    groups = _Groups()
+    groups: Groups = cache(Group.create_ordered)
     fields = study.settings.model_fields
     for name in (*(name for name in fields if name != "seed"), "seed"):
         kind = _kind(fields[name].annotation)
         if kind is not None:
             flags[name] = (Annotated[kind, _parameter(kind, fields[name], groups)], None)
-    group = groups["The run"]
+    group = groups("The run")
 
     def add(name: str, kind: Any, text: str, default: Any = None) -> None:
         switch = [SWITCH] if kind is bool else []
@@ -129,14 +132,7 @@ def _kind(annotation: Any) -> Any:
     return kind | None if plain and one else None
 
 
-class _Groups(dict[str, Group]):
-    """The groups of one command's flags, in the order in which they are first named."""
-
-    def __missing__(self, name: str) -> Group:
-        return self.setdefault(name, Group.create_ordered(name))
-
-
-def _parameter(kind: Any, field: FieldInfo, groups: _Groups) -> Parameter:
+def _parameter(kind: Any, field: FieldInfo, groups: Groups) -> Parameter:
     default = None if field.is_required() else field.default
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
     words = " ".join((field.description or "").split())
@@ -144,7 +140,7 @@ def _parameter(kind: Any, field: FieldInfo, groups: _Groups) -> Parameter:
     if kind == bool | None and default is not False:
         options["negative"] = None
     if isinstance(field.json_schema_extra, dict):
-        options["group"] = groups[str(field.json_schema_extra["group"])]
+        options["group"] = groups(str(field.json_schema_extra["group"]))
     has_default = shown is not None and shown is not False and shown != ""
     options["show_default"] = default_shown(str(shown) if has_default else None)
     return Parameter.combine(read_as(typed(kind)), Parameter(**options))

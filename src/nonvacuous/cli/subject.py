@@ -36,7 +36,11 @@ class Subject:
         self.examples: Examples | None = None
         if flags.data is None:
             self.example = _inputs(str(flags.example), flags.seed)
-            examples = _stand_in(self.example, flags.classes)
+            if flags.classes < 2:
+                raise UsageError(f"--classes must be at least 2, got --classes = {flags.classes}.")
+            # Only their shape and the number of classes are looked at.
+            labels, names = torch.zeros(2, dtype=torch.int64), map(str, range(flags.classes))
+            examples = Examples(self.example.float(), labels, tuple(names), name="--example")
         else:
             self.examples = examples = named_data(flags.data, flags.data_dir).train
             self.example = examples.inputs[:2]
@@ -85,12 +89,3 @@ def _inputs(text: str, seed: int) -> Tensor:
     if whole:
         return torch.zeros(shape, dtype=torch.int64)
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def _stand_in(inputs: Tensor, classes: int) -> Examples:
-    """Examples of which only the shape and the number of classes are looked at."""
-    if classes < 2:
-        raise UsageError(f"--classes must be at least 2, got --classes = {classes}.")
-    names = tuple(map(str, range(classes)))
-    labels = torch.zeros(len(inputs), dtype=torch.int64)
-    return Examples(inputs.float(), labels, names, name="--example")

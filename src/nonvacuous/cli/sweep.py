@@ -80,7 +80,7 @@ class Where:
 
             return LocalEngine(**share)
         except NonvacuousError as error:
-            raise CommandError(str(error), next_command="nonvacuous sweep --help") from error
+            raise CommandError(str(error), instead="nonvacuous sweep --help") from error
 
 
 def sweep(
@@ -112,7 +112,12 @@ def sweep(
     folder = out or Path("runs") / plan.name
     plan = _complete(plan)
     if dry_run:
-        return _list(plan, folder, as_json=json)
+        states = SweepFolder(folder).states(plan.cells)
+        cells = [{**cell.to_dict(), "state": states[cell.digest]} for cell in plan.cells]
+        record = {"name": plan.name, "run": plan.run, "folder": str(folder), "cells": cells}
+        lines = [f"{states[cell.digest]:10} {cell.name}" for cell in plan.cells]
+        following = again({"--dry-run": ""})
+        return answered(record, lambda _: write_lines(*lines), as_json=json, next_command=following)
     kept = f"{folder} keeps every cell that has ended; the same command goes on."
     with working(lambda: (f"stopped. {kept}", again())) as narration:
         engine = where.made()
@@ -168,18 +173,9 @@ def _complete(plan: Sweep) -> Sweep:
             raise UsageError(
                 f"{plan.run} does not take the settings of {cell.name}: "
                 f"{' '.join(str(error).split())}",
-                next_command=f"nonvacuous {plan.run} --help",
+                instead=f"nonvacuous {plan.run} --help",
             ) from error
     return plan
-
-
-def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
-    states = SweepFolder(folder).states(plan.cells)
-    cells = [{**cell.to_dict(), "state": states[cell.digest]} for cell in plan.cells]
-    record = {"name": plan.name, "run": plan.run, "folder": str(folder), "cells": cells}
-    lines = [f"{states[cell.digest]:10} {cell.name}" for cell in plan.cells]
-    following = again({"--dry-run": ""})
-    return answered(record, lambda _: write_lines(*lines), as_json=as_json, next_command=following)
 
 
 def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:

@@ -156,10 +156,10 @@ def _paths(certificate: Path, run_folder: Path | None) -> tuple[Path, Path | Non
         if holds_run(path.parent):
             raise CommandError(
                 f"there is no file {path}: the run in this folder is not finished.",
-                next_command="nonvacuous certify --help",
+                instead="nonvacuous certify --help",
             )
         raise UsageError(
-            f"there is no file {path}; check the path.", next_command="nonvacuous verify --help"
+            f"there is no file {path}; check the path.", instead="nonvacuous verify --help"
         )
     if run_folder is not None and not run_folder.is_dir():
         raise UsageError(f"there is no folder {run_folder}; check the path.")

@@ -176,7 +176,10 @@ def _compared(
         scaled = np.clip(0.5 * (1.0 + gaps[order]), 0.0, 1.0)
         low = max(-1.0, down(2.0 * betting_lower(scaled, failure=half) - 1.0))
         high = min(1.0, -down(-(2.0 * betting(scaled, failure=half) - 1.0)))
-        needed = _needed(float(gaps.mean()), float(gaps.var()), half)
+        # Of losses like these, by a rule of thumb.
+        mean, spread, needed = float(gaps.mean()), float(gaps.var()), math.inf
+        if abs(mean) >= 1e-9 and spread > 0.0:
+            needed = spread * (float(special.ndtri(1.0 - half)) / mean) ** 2 * 1.2
     verdict = _verdict(low, high, n, needed, names)
     return Comparison(low, high, p_value, wins, losses, n, confidence, verdict, names)
 
@@ -195,15 +198,8 @@ def _verdict(low: float, high: float, n: int, needed: float, names: tuple[str, s
     return f"not told apart: about {more:,} more examples like these would tell"
 
 
-def _needed(mean: float, spread: float, half: float) -> float:
-    """Examples of this kind that would tell losses apart: an estimate, and called about."""
-    if abs(mean) < 1e-9 or spread <= 0.0:
-        return math.inf
-    return spread * (float(special.ndtri(1.0 - half)) / mean) ** 2 * 1.2
-
-
 def _exactly_needed(wins: int, losses: int, n: int, half: float) -> float:
-    """The same for errors, by what the interval of :func:`paired_lower` asks for."""
+    """Examples that would tell errors apart, as the interval of :func:`paired_lower` asks."""
     if wins == losses:
         return math.inf
     quantile = float(special.ndtri(1.0 - (1.0 - DISCORDANCE_SHARE) * half))

@@ -22,12 +22,12 @@ from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.audit import audit
 from nonvacuous.evaluation.coding import as_array, plain
-from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude
+from nonvacuous.evaluation.conclusions import baseline_of, conclude
 from nonvacuous.evaluation.outcomes import roles_of
 from nonvacuous.evaluation.predicting import predicted
 from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name
 from nonvacuous.evaluation.tally import Tally, counted
-from nonvacuous.evaluation_records import Evaluation, EvaluationRecord
+from nonvacuous.evaluation_records import Evaluation
 from nonvacuous.files import write_atomically
 from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
 from nonvacuous.settings import in_words
@@ -141,10 +141,14 @@ def certificate_of(
     record = record.model_copy(update={"columns": dict(columns or {})})
     assumptions = audit(tally, unseen=unseen, standing=standing, invariant=invariant)
     digests = record.digests
+    words = "error rate" if settings.metric == "error" else settings.words
+    mean = " (mean over clusters)" if record.unit == "clusters" else ""
     draws = promise.trials if "examples" in promise.inputs else tally.rows
     whole = tally.settings.counts_events and not tally.clustered
     return Certificate.sealed(
-        statement=statement_of(promise, record, draws, 1.0 - failure),
+        statement=f"With confidence {1.0 - failure:.10g} over the draw of {draws} {record.unit}, "
+        f"the {words}{mean} of {settings.name} on new examples is at most "
+        f"{shown_up(promise.risk_upper)}.",
         status=status_of(assumptions),
         mode="evaluate",
         predictor="deterministic",
@@ -190,18 +194,6 @@ def certificate_of(
             "scipy": scipy.__version__,
         },
         artifacts=dict(artifacts or {}),
-    )
-
-
-def statement_of(promise: Promise, record: EvaluationRecord, draws: int, confidence: float) -> str:
-    """The promise in one sentence."""
-    settings = record.settings
-    words = "error rate" if settings.metric == "error" else settings.words
-    mean = " (mean over clusters)" if record.unit == "clusters" else ""
-    return (
-        f"With confidence {confidence:.10g} over the draw of {draws} {record.unit}, the "
-        f"{words}{mean} of {settings.name} on new examples is at most "
-        f"{shown_up(promise.risk_upper)}."
     )
 
 
