@@ -215,6 +215,10 @@ HEAVY = {"torch", "matplotlib", "sklearn", "jinja2", "pyarrow", "pandas", "ray"}
         (BOUND, {"rich", "numpy", "scipy", "pydantic"}),
         ([*BOUND, "--json"], {"rich", "numpy", "scipy", "pydantic"}),
         (["bound", "--errors", "3", "--examples", "100"], {"rich", "pydantic"}),
+        (["verify", "--help"], {"pydantic", "numpy"}),
+        (["report", "--help"], {"pydantic", "numpy"}),
+        (["runs", "--help"], {"pydantic", "numpy"}),
+        (["monitor", "--help"], {"pydantic"}),
     ],
 )
 def test_quick_commands_load_next_to_nothing(arguments, absent):

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import numpy as np
 from cyclopts import Parameter
 
-from nonvacuous.certificate import Certificate
 from nonvacuous.cli.exits import DONE, TOO_RISKY
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
 from nonvacuous.cli.output import answered, write_lines
@@ -101,6 +100,8 @@ def _promise_of(text: str) -> Any:
                 f"--promise {text} is neither a number nor a certificate or its folder; check the "
                 "path."
             ) from None
+        from nonvacuous.certificate import Certificate
+
         return Certificate.load(path / "certificate.json" if path.is_dir() else path)
 
 

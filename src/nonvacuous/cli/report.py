@@ -5,20 +5,19 @@ from __future__ import annotations
 import shlex
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nonvacuous.certificate import Certificate
 from nonvacuous.cli.exits import CommandError, UsageError
 from nonvacuous.cli.flags import Json
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import answered, say, write_lines
-from nonvacuous.comparison import compare
 from nonvacuous.errors import BadInput
 from nonvacuous.files import inside
 from nonvacuous.foreign import holds_run, read_json
 from nonvacuous.report import write_report
-from nonvacuous.study.runs import is_run, read_runs
-from nonvacuous.training.events import read_events
+
+if TYPE_CHECKING:
+    from nonvacuous.certificate import Certificate
 
 PAGE = "report.html"
 #: Written by ``nonvacuous randomize --run``.
@@ -27,6 +26,9 @@ LABELS = "random_labels.json"
 
 def write_page(certificate: Certificate, folder: Path) -> Path:
     """Write report.html from the certificate and the run's history, replacing an older page."""
+    from nonvacuous.comparison import compare
+    from nonvacuous.training.events import read_events
+
     events = inside(folder, "events.jsonl")
     history: list[dict[str, Any]] | None = read_events(events) if events.is_file() else None
     labels = None
@@ -50,6 +52,9 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
             folder with run folders in it: index.html gets a sortable table of all of them,
             certificates/ one page for each certificate.
     """
+    from nonvacuous.certificate import Certificate
+    from nonvacuous.study.runs import is_run, read_runs
+
     source = inside(run_folder, "certificate.json")
     if source.is_file():
         page = str(write_page(Certificate.load(source), run_folder))

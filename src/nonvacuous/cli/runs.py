@@ -22,9 +22,7 @@ from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.output import result_console, say, write_json, write_next
 from nonvacuous.errors import BadInput
-from nonvacuous.report.measured import SHORT
 from nonvacuous.report.wording import printable, shortened
-from nonvacuous.study.runs import columns_of, known, ordered, query, read_runs, select
 
 #: Columns that are upper bounds, also inside an expression such as min(risk_upper).
 _BOUND = re.compile(r"(?<![A-Za-z0-9_])(risk_upper|twin)(?![A-Za-z0-9_])")
@@ -164,6 +162,8 @@ def runs(
         raise UsageError("--reverse turns the order of --sort around: give both.")
     if limit is not None and limit < 0:
         raise UsageError("--limit is 0 or more.")
+    from nonvacuous.study.runs import columns_of, ordered, query, read_runs, select
+
     rows: Sequence[Mapping[str, Any]]
     everything = read_runs(folder)
     try:
@@ -217,6 +217,9 @@ def _columns(
     everything: bool,
 ) -> list[str]:
     """Those asked for; else what certificates are judged by, and in what the runs differ."""
+    from nonvacuous.report.measured import SHORT
+    from nonvacuous.study.runs import columns_of, known
+
     names = columns_of(rows)
     if asked == "all" or (asked is None and everything):
         return names

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
-from nonvacuous.certificate import Certificate
 from nonvacuous.cli import exits, output
 from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, check_counts
@@ -21,6 +20,7 @@ from nonvacuous.foreign import holds_run, run_settings
 from nonvacuous.report.wording import printable
 
 if TYPE_CHECKING:
+    from nonvacuous.certificate import Certificate
     from nonvacuous.data import Dataset
     from nonvacuous.verify import Verification
 
@@ -82,6 +82,7 @@ def verify(
 
     import torch
 
+    from nonvacuous.certificate import Certificate
     from nonvacuous.verify import verify as verify_certificate
 
     if threads is not None:
