@@ -62,51 +62,37 @@ else:  # the table is the one list
 class Evaluation(records.Record):
     """What a test measures, fixed before anybody looks at an error."""
 
-    model_config = ConfigDict(strict=False)
+    model_config = ConfigDict(strict=False, use_attribute_docstrings=True)
     unwritten = ("where",)
 
-    metric: Metric = Field(
-        default="error",
-        description="What is measured. Of one column: event (1 is bad), success (1 is good), loss "
-        "and score (between 0 and 1, or in a declared range).",
-    )
-    positive: str | int | None = Field(
-        default=None,
-        description="The class of recall, precision, f1 and jaccard; without it f1 and jaccard are "
-        "means over the classes.",
-    )
-    top: int = Field(default=1, ge=1, description="How many answers count for top-k.")
-    abstain: str | int | None = Field(
-        default=None, description="Selective error: the prediction that is no answer."
-    )
-    range: tuple[float, float] | None = Field(
-        default=None,
-        description="Least and largest value of a loss or of the error of a regression; values "
-        "beyond are clipped, and the statement says so.",
-    )
-    classes: tuple[str | int, ...] | None = Field(
-        default=None,
-        description="All classes in their order; predictions may then be positions in it.",
-    )
-    where: tuple[str, ...] = Field(
-        default=(),
-        description="Only rows of the file with this value, written column=value; may be repeated. "
-        "Fixed before anybody looked at errors.",
-    )
-    balance: Literal["tilt", "shares"] = Field(
-        default="tilt",
-        description="Balanced error: tilt for many similar classes, shares where one rare class "
-        "decides.",
-    )
-    attempts: int = Field(
-        default=1,
-        ge=1,
-        description="How many predictors, all fixed before any result was shown, share the "
-        "confidence.",
-    )
-    seed: int = Field(default=0, ge=0, description="Of the order in which losses are read.")
-    name: records.Text = Field(default="predictor", description="What the predictor is called.")
-    dataset: records.Text = Field(default="examples", description="What the examples are called.")
+    metric: Metric = "error"
+    """What is measured. Of one column: event (1 is bad), success (1 is good), loss and score
+    (between 0 and 1, or in a declared range)."""
+    positive: str | int | None = None
+    """The class of recall, precision, f1 and jaccard; without it f1 and jaccard are means over the
+    classes."""
+    top: int = Field(default=1, ge=1)
+    """How many answers count for top-k."""
+    abstain: str | int | None = None
+    """Selective error: the prediction that is no answer."""
+    range: tuple[float, float] | None = None
+    """Least and largest value of a loss or of the error of a regression; values beyond are clipped,
+    and the statement says so."""
+    classes: tuple[str | int, ...] | None = None
+    """All classes in their order; predictions may then be positions in it."""
+    where: tuple[str, ...] = ()
+    """Only rows of the file with this value, written column=value; may be repeated. Fixed before
+    anybody looked at errors."""
+    balance: Literal["tilt", "shares"] = "tilt"
+    """Balanced error: tilt for many similar classes, shares where one rare class decides."""
+    attempts: int = Field(default=1, ge=1)
+    """How many predictors, all fixed before any result was shown, share the confidence."""
+    seed: int = Field(default=0, ge=0)
+    """Of the order in which losses are read."""
+    name: records.Text = "predictor"
+    """What the predictor is called."""
+    dataset: records.Text = "examples"
+    """What the examples are called."""
 
     @field_validator("metric", mode="before")
     @classmethod
