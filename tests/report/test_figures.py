@@ -17,6 +17,7 @@ from nonvacuous.report import html, view
 from nonvacuous.report.plots import Series
 from nonvacuous.report.svg import COLORS
 from nonvacuous.report.view import Curve, View, curves, drawn
+from nonvacuous.report.wording import clean
 from tests.report import samples
 
 KINDS = ("training", "test", "twin", "certificate", "guessing")
@@ -77,7 +78,7 @@ def test_readers_who_cannot_see_it_hear_the_same() -> None:
 
 @pytest.mark.parametrize("name", samples.HOSTILE)
 def test_hostile_names_are_drawn_as_text(name: str) -> None:
-    cleaned = view.clean(name)
+    cleaned = clean(name)
     curve = Curve(cleaned, (Series(cleaned, (1.0, 2.0), (0.5, 0.25)),))
     svg = drawn(curve, 0)
     root = ElementTree.fromstring(svg)

@@ -18,21 +18,8 @@ from pydantic.fields import FieldInfo
 
 from nonvacuous.bounds import checks
 from nonvacuous.certification.method import Method
+from nonvacuous.cli import flags
 from nonvacuous.cli.exits import UsageError, as_usage
-from nonvacuous.cli.flags import (
-    SWITCH,
-    Json,
-    Ledger,
-    OptionalWholeNumber,
-    WholeNumber,
-    check_counts,
-    dashed,
-    default_shown,
-    failure_of,
-    read_as,
-    typed,
-)
-from nonvacuous.cli.folders import check_one_of
 from nonvacuous.foreign import SOURCES
 from nonvacuous.kinds import LEARNED, PRIOR_NAMES, Mode, prior_kind
 from nonvacuous.methods import METHODS, HeldOut, Posterior, PostHoc, Progressive, Sparsity
@@ -101,35 +88,37 @@ class Call:
     model: Annotated[str | None, _WHAT] = None
     weights: Annotated[Path | None, _WHAT] = None
     initial: Annotated[Path | None, _WHAT] = None
-    init_seed: Annotated[OptionalWholeNumber, _WHAT] = None
+    init_seed: Annotated[flags.OptionalWholeNumber, _WHAT] = None
     part: Annotated[Literal["train", "test"] | None, _WHAT] = None
     mode: Annotated[Mode | None, _PROMISE] = None
     confidence: Annotated[float, _PROMISE] = 0.95
-    attempts: Annotated[WholeNumber, _PROMISE] = 1
+    attempts: Annotated[flags.WholeNumber, _PROMISE] = 1
     different_data: Annotated[str | None, _PROMISE] = None
     max_risk: Annotated[float | None, _PROMISE] = None
-    allow_conditional: Annotated[bool, _PROMISE, SWITCH] = False
-    seed: Annotated[WholeNumber, _RUN] = 0
+    allow_conditional: Annotated[bool, _PROMISE, flags.SWITCH] = False
+    seed: Annotated[flags.WholeNumber, _RUN] = 0
     device: Annotated[Literal["cpu", "cuda", "auto"], _RUN] = "auto"
-    threads: Annotated[OptionalWholeNumber, _RUN] = None
+    threads: Annotated[flags.OptionalWholeNumber, _RUN] = None
     out: Annotated[Path | None, _RUN] = None
-    resume: Annotated[bool, _RUN, SWITCH] = False
-    force: Annotated[bool, _RUN, SWITCH] = False
+    resume: Annotated[bool, _RUN, flags.SWITCH] = False
+    force: Annotated[bool, _RUN, flags.SWITCH] = False
     report: Annotated[bool, _RUN] = True
     tensorboard: Annotated[Path | None, _RUN] = None
     config: Annotated[Path | None, _RUN] = None
-    ledger: Annotated[Ledger, _RUN] = None
-    json: Annotated[Json, _RUN] = False
+    ledger: Annotated[flags.Ledger, _RUN] = None
+    json: Annotated[flags.Json, _RUN] = False
 
     def check(self) -> None:
         """Raise a usage error where a number is out of range, or two flags exclude one another."""
-        failure_of(self.confidence)
+        flags.failure_of(self.confidence)
         least = {"init_seed": 0, "attempts": 1, "seed": 0, "threads": 1}
-        check_counts({dashed(name): (getattr(self, name), low) for name, low in least.items()})
+        flags.check_counts(
+            {flags.dashed(name): (getattr(self, name), low) for name, low in least.items()}
+        )
         with as_usage():
             if self.max_risk is not None:
                 checks.unit_interval("--max-risk", self.max_risk)
-        check_one_of("run", resume=self.resume, force=self.force)
+        flags.check_one_of("run", resume=self.resume, force=self.force)
         if self.allow_conditional and self.max_risk is None:
             raise UsageError("--allow-conditional speaks of --max-risk: give it too.")
 
@@ -154,10 +143,10 @@ def _method_flags() -> type[BaseModel]:
             group=_GROUPS[flag.group],
             help=" ".join(texts),
             negative=() if flag.switch else None,
-            show_default=default_shown(None if flag.switch else shown),
+            show_default=flags.default_shown(None if flag.switch else shown),
         )
-        kind = typed(field.annotation)
-        fields[name] = (Annotated[(kind | None, parameter, read_as(kind))], None)
+        kind = flags.typed(field.annotation)
+        fields[name] = (Annotated[(kind | None, parameter, flags.read_as(kind))], None)
     return create_model("MethodFlags", **fields)
 
 
@@ -192,7 +181,7 @@ def _method_of(mode: str, given: Given) -> Method:
             owners = [m for m, other in METHODS.items() if name in {n for n, *_ in flags_of(other)}]
             raise _misplaced(said(name, value), mode, owners)
         checked: Any = Annotated[(own[name].annotation, *own[name].metadata)]
-        flag = dashed(name)
+        flag = flags.dashed(name)
         try:
             TypeAdapter(checked).validate_python(value, context={"name": flag})
         except ValidationError as error:
@@ -212,7 +201,7 @@ def said(name: str, value: Any) -> str:
     >>> said("rescaling", False), said("trials", 9)
     ('--no-rescaling', '--trials')
     """
-    return f"--no-{dashed(name)[2:]}" if value is False else dashed(name)
+    return f"--no-{flags.dashed(name)[2:]}" if value is False else flags.dashed(name)
 
 
 def _method_asked(call: Call, given: Given) -> Method:

@@ -17,8 +17,7 @@ from nonvacuous.certification.method import Method
 from nonvacuous.certify import certify
 from nonvacuous.cli import exits
 from nonvacuous.cli.exits import CommandError, UsageError, again
-from nonvacuous.cli.flags import device_of
-from nonvacuous.cli.folders import check_writable, in_use, instead_of, other_settings
+from nonvacuous.cli.flags import check_writable, device_of, in_use, instead_of, other_settings
 from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import say, write_certificate, write_error, write_next
 from nonvacuous.cli.report import write_page

@@ -11,8 +11,7 @@ from cyclopts import Group, Parameter
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
-from nonvacuous.cli.flags import SWITCH, Json, Repeated, failure_of
-from nonvacuous.cli.folders import instead_of
+from nonvacuous.cli.flags import SWITCH, Json, Repeated, failure_of, instead_of
 from nonvacuous.cli.output import answered, say, write_certificate, write_lines, write_next
 from nonvacuous.evaluation.tables import READERS, read_columns
 from nonvacuous.evaluation_records import Evaluation

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from nonvacuous.cli import output
 from nonvacuous.cli.exits import DONE, again, help_of
-from nonvacuous.cli.flags import SWITCH, Json, NetworkFlags
-from nonvacuous.cli.folders import check_free
+from nonvacuous.cli.flags import SWITCH, Json, NetworkFlags, check_free
 from nonvacuous.files import write_atomically
 from nonvacuous.report.wording import plural, printable
 
@@ -42,9 +42,11 @@ def inspect(
     from nonvacuous.cli.subject import Subject
     from nonvacuous.networks import preservation_error
 
-    subject, seed = Subject(network, weights, fold=fold), network.seed
-    error = preservation_error(subject.module, subject.example, groups=subject.groups, seed=seed)
-    record = _record(subject, error, seed, _imbalances(subject) if weights else {})
+    subject = Subject(network, weights, fold=fold)
+    error = preservation_error(
+        subject.module, subject.example, groups=subject.groups, seed=subject.seed
+    )
+    record = _record(subject, error, _imbalances(subject) if weights else {})
     if svg is not None:
         from nonvacuous.cli.graph_picture import picture
 
@@ -59,9 +61,7 @@ def inspect(
     return DONE
 
 
-def _record(
-    subject: Subject, error: float, seed: int, ratios: dict[str, dict[str, float]]
-) -> dict[str, Any]:
+def _record(subject: Subject, error: float, ratios: Mapping[str, Any]) -> dict[str, Any]:
     groups = subject.groups
     return {
         "model": subject.spec,
@@ -69,7 +69,7 @@ def _record(
         "tensors": len(groups.shapes),
         "weights": subject.weights,
         "free_scales": groups.size,
-        "seed": seed,
+        "seed": subject.seed,
         "function_error": error,
         "groups": [
             {

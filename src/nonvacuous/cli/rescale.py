@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.exits import UsageError, as_usage
-from nonvacuous.cli.flags import SWITCH, Json, Ledger, NetworkFlags, Noise
-from nonvacuous.cli.folders import check_free
+from nonvacuous.cli.flags import SWITCH, Json, Ledger, NetworkFlags, Noise, check_free
 from nonvacuous.cli.output import answered, plain_table, result_console, write_lines
 
 if TYPE_CHECKING:
@@ -57,11 +56,9 @@ def rescale(
     record = run(
         Subject(network, weights),
         noise,
-        weights=weights,
         out=out,
         gauge=None if attack is not None else gauge or "optimal",
         attack=attack,
-        seed=network.seed,
         ledger=ledger,
     )
     data = network.data

@@ -37,11 +37,9 @@ def run(
     subject: Subject,
     noise: Noise,
     *,
-    weights: Path,
     out: Path,
     gauge: str | None,
     attack: float | None,
-    seed: int,
     ledger: Path | None,
 ) -> dict[str, Any]:
     """Rescale, write the new weights, and measure what has changed and what has not."""
@@ -55,7 +53,7 @@ def run(
     posterior = DiagonalGaussian.around(subject.module, scale=noise.sigma)
     prior = DiagonalGaussian.centered(subject.module, scale=noise.tau)
     if attack is not None:
-        generator = np.random.default_rng(derived_seed(seed, "attack"))
+        generator = np.random.default_rng(derived_seed(subject.seed, "attack"))
         log_scales = generator.normal(scale=attack, size=groups.size)
         done = f"every scale multiplied by exp({attack:g} x a random number)"
     elif gauge == "optimal":
@@ -74,17 +72,17 @@ def run(
     if subject.examples is not None:
         network = tensors_digest(dict(subject.module.state_dict()))
         shown = Shown(ledger_of(ledger, None), subject.examples, command="rescale")
-        shown.record({**asdict(noise), "seed": seed, "network": network})
+        shown.record({**asdict(noise), "seed": subject.seed, "network": network})
     save_tensors(out, dict(changed.state_dict()), kind="weights")
     largest = int(np.abs(log_scales).argmax())
     where = next(g for g in groups.groups if g.start <= largest < g.start + g.size)
     return {
         "model": subject.spec,
-        "weights": str(weights),
+        "weights": str(subject.stored),
         "out": str(out),
         "gauge": gauge,
         "attack": attack,
-        "seed": seed,
+        "seed": subject.seed,
         "sigma": noise.sigma,
         "tau": noise.tau,
         "done": done,
@@ -94,9 +92,9 @@ def run(
             "largest": math.exp(float(log_scales.max())),
             "where": where.name,
         },
-        "function": _function(subject, changed, log_scales, seed=seed),
-        "before": _measured(subject, noise, seed, prior, subject.module, posterior),
-        "after": _measured(subject, noise, seed, prior, changed, carried),
+        "function": _function(subject, changed, log_scales),
+        "before": _measured(subject, noise, prior, subject.module, posterior),
+        "after": _measured(subject, noise, prior, changed, carried),
     }
 
 
@@ -117,7 +115,6 @@ def _balanced(module: nn.Module, groups: Any) -> np.ndarray:
 def _measured(
     subject: Subject,
     noise: Noise,
-    seed: int,
     prior: DiagonalGaussian,
     module: nn.Module,
     carried: DiagonalGaussian,
@@ -147,7 +144,7 @@ def _measured(
                 posterior,
                 subject.examples,
                 trials=noise.trials,
-                generator=torch.Generator().manual_seed(derived_seed(seed, "sampling")),
+                generator=torch.Generator().manual_seed(derived_seed(subject.seed, "sampling")),
             )
             assert risk.errors is not None
             values[f"bound_{name}"] = seeger(
@@ -159,11 +156,9 @@ def _measured(
     return values
 
 
-def _function(
-    subject: Subject, changed: nn.Module, log_scales: np.ndarray, *, seed: int
-) -> dict[str, Any]:
+def _function(subject: Subject, changed: nn.Module, log_scales: np.ndarray) -> dict[str, Any]:
     """How far the outputs move: in float64, and with the weights as stored."""
-    inputs = subject.inputs(_COMPARED, seed=derived_seed(seed, "inputs"))
+    inputs = subject.inputs(_COMPARED)
     precise = copy.deepcopy(subject.module).double()
     double = inputs.double() if inputs.is_floating_point() else inputs
     with torch.no_grad():

@@ -19,18 +19,8 @@ from pydantic.fields import FieldInfo
 
 from nonvacuous import papers, studies
 from nonvacuous.cli import exits
+from nonvacuous.cli import flags as shared
 from nonvacuous.cli.exits import UsageError, again
-from nonvacuous.cli.flags import (
-    SWITCH,
-    Json,
-    Ledger,
-    OptionalWholeNumber,
-    default_shown,
-    device_of,
-    read_as,
-    typed,
-)
-from nonvacuous.cli.folders import check_one_of, check_writable, instead_of
 from nonvacuous.cli.narration import Narration, working
 from nonvacuous.cli.output import result_console, say, write_error, write_json, write_next
 from nonvacuous.cli.sweep import Where
@@ -90,7 +80,7 @@ def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
     group = groups("The run")
 
     def add(name: str, kind: Any, text: str, default: Any = None) -> None:
-        switch = [SWITCH] if kind is bool else []
+        switch = [shared.SWITCH] if kind is bool else []
         flags[name] = (Annotated[(kind, *switch, Parameter(help=text, group=group))], default)
 
     usual = study.usual_folder or f"runs/{study.name}"
@@ -105,7 +95,7 @@ def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
         add("device", devices, "Where to compute.", study.devices[0])
     add(
         "threads",
-        OptionalWholeNumber,
+        shared.OptionalWholeNumber,
         "Processor threads for torch: its own choice by default, 1 for cells in processes of "
         "their own.",
     )
@@ -113,18 +103,18 @@ def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
     on = "Where cells are computed. local: on this machine. ray: on a Ray cluster."
     add("engine", engines, on, "local")
     add("address", str | None, "With --engine ray: the cluster to use, such as 10.0.0.1:6379.")
-    add("jobs", OptionalWholeNumber, "Cells at the same time; one process for each.")
+    add("jobs", shared.OptionalWholeNumber, "Cells at the same time; one process for each.")
     kept = f"Go on with a run that was stopped: a {study.keeps} that is finished is kept."
     add("resume", bool, kept, False)
     add("force", bool, "Overwrite the results in the folder.", False)
-    flags["ledger"] = (Annotated[Ledger, Parameter(group=group)], None)
-    flags["json"] = (Annotated[Json, Parameter(group=group)], False)
+    flags["ledger"] = (Annotated[shared.Ledger, Parameter(group=group)], None)
+    flags["json"] = (Annotated[shared.Json, Parameter(group=group)], False)
     return flags
 
 
 def _kind(annotation: Any) -> Any:
     """The type of the flag, or None where a setting can only stand in a file."""
-    kind = typed(annotation)
+    kind = shared.typed(annotation)
     parts = get_args(kind) if get_origin(kind) is tuple else (kind, Ellipsis)
     listed = get_origin(parts[0]) is tuple and _kind(parts[0]) is not None
     plain = listed or parts[0] in _PLAIN or get_origin(parts[0]) is Literal
@@ -142,8 +132,8 @@ def _parameter(kind: Any, field: FieldInfo, groups: Groups) -> Parameter:
     if isinstance(field.json_schema_extra, dict):
         options["group"] = groups(str(field.json_schema_extra["group"]))
     has_default = shown is not None and shown is not False and shown != ""
-    options["show_default"] = default_shown(str(shown) if has_default else None)
-    return Parameter.combine(read_as(typed(kind)), Parameter(**options))
+    options["show_default"] = shared.default_shown(str(shown) if has_default else None)
+    return Parameter.combine(shared.read_as(shared.typed(kind)), Parameter(**options))
 
 
 def _settings(kind: type[StudySettings], flags: dict[str, Any]) -> tuple[StudySettings, str]:
@@ -211,7 +201,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
                 paths = write_pages(study, result, folder, command=command)
     except FolderTaken as error:
         if flags["resume"] and folder is not None and not isinstance(error, FolderBusy):
-            error.instead = instead_of(folder)
+            error.instead = shared.instead_of(folder)
         raise
     if flags["json"]:
         write_json(dict(study.record(result)))
@@ -230,7 +220,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
 
 def _check_folder(study: Study[Any, Any], folder: Path | None, flags: Mapping[str, Any]) -> None:
     resume, force = flags["resume"], flags["force"]
-    check_one_of(study.kind, resume=resume, force=force)
+    shared.check_one_of(study.kind, resume=resume, force=force)
     if folder is None:
         if resume:
             raise UsageError(
@@ -239,7 +229,7 @@ def _check_folder(study: Study[Any, Any], folder: Path | None, flags: Mapping[st
         return
     begun = (folder / SETTINGS).is_file()
     if begun or study.kind == "study":
-        check_writable(folder, study.kind, begun=begun, resume=resume, force=force)
+        shared.check_writable(folder, study.kind, begun=begun, resume=resume, force=force)
 
 
 def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundings:
@@ -254,7 +244,7 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
     )
     where.check()
     if device == "auto" or flags["engine"] == "local":
-        device = device_of(device)
+        device = shared.device_of(device)
     if jobs is None and flags["engine"] == "local":
         jobs = study.jobs or (1 if device == "cuda" else cpu_count())
     engine = None

@@ -11,6 +11,7 @@ from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.flags import NetworkFlags
 from nonvacuous.data import Examples
 from nonvacuous.networks import capture, fold_batch_norm, scale_groups
+from nonvacuous.seeds import derived_seed
 from nonvacuous.studies.networks import build_network, load_weights
 from nonvacuous.study.study import named_data
 from nonvacuous.training.checks import check_fits
@@ -23,6 +24,7 @@ class Subject:
 
     examples   those of --data; None where only the shape of an input was given
     example    a batch of two inputs, by which the network was written down
+    stored     the file of its weights; None where they follow from the seed
     """
 
     def __init__(self, flags: NetworkFlags, weights: Path | None, *, fold: bool = False) -> None:
@@ -32,7 +34,7 @@ class Subject:
                 "give the shape of an input once: --data NAME, or --example with the sizes of one "
                 "input, such as --example 1,28,28."
             )
-        self.spec = flags.model
+        self.spec, self.seed, self.stored = flags.model, flags.seed, weights
         self.examples: Examples | None = None
         if flags.data is None:
             self.example = _inputs(str(flags.example), flags.seed)
@@ -54,12 +56,12 @@ class Subject:
         self.graph = capture(self.module, self.example)
         self.groups = scale_groups(self.graph)
 
-    def inputs(self, count: int, *, seed: int) -> Tensor:
+    def inputs(self, count: int) -> Tensor:
         """Inputs on which to compare functions: those of --data, else random ones."""
         if self.examples is not None:
             return self.examples.inputs[:count]
         shape = (count, *self.example.shape[1:])
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(derived_seed(self.seed, "inputs"))
         if not self.example.is_floating_point():  # word numbers
             return torch.randint(0, 2, shape, generator=generator)
         return torch.randn(shape, generator=generator)

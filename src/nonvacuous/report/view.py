@@ -16,19 +16,9 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import PLAIN_TEST, Certificate
 from nonvacuous.comparison import Comparison
-from nonvacuous.report import html, measured, tables
+from nonvacuous.report import html, measured, tables, wording
 from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
 from nonvacuous.report.plots import Series, lines
-from nonvacuous.report.wording import (
-    clean,
-    confidence_percent,
-    declared_percent,
-    finite,
-    percent,
-    percent_up,
-    shortened,
-    visible,
-)
 
 #: Below this, everything of interest sits in a corner of the scale and is magnified.
 _MAGNIFY_BELOW = 0.2
@@ -63,8 +53,8 @@ class View:
         labels: Mapping[str, Any] | None = None,
     ) -> None:
         self.certificate = certificate
-        name, data = clean(certificate.model.architecture), clean(certificate.data.name)
-        self.title = f"{shortened(name, 48)} on {shortened(data, 48)}"
+        names = certificate.model.architecture, certificate.data.name
+        self.title = " on ".join(wording.shortened(wording.clean(name), 48) for name in names)
         self.status = certificate.status
         #: "vacuous" (says nothing: every network satisfies the promise), "unshown" (not shown
         #: better than a constant answer) or "non-vacuous".
@@ -99,13 +89,13 @@ class View:
         self.words = in_words(self.marks)
         self.promised = promised_on(self.marks)
         self.lens = lens(self.marks)
-        self.ruled_out = f"ruled out, with {confidence_percent(failure)} confidence"
+        self.ruled_out = f"ruled out, with {wording.confidence_percent(failure)} confidence"
         if self.promised is None:
             self.ruled_out = "nothing is promised"
         elif self.promised >= 1.0:
             self.ruled_out = "nothing is ruled out"
         # The certificate's own words, with its number rounded as everywhere else on the page.
-        self.statement = clean(certificate.statement).replace(
+        self.statement = wording.clean(certificate.statement).replace(
             f"at most {shown_up(certificate.risk_upper)}.",
             f"at most {tables.shown_risk(certificate)}.",
         )
@@ -117,7 +107,7 @@ class View:
         self.bounds = tables.bound_rows(certificate, comparison.bounds) if comparison else ()
         self.curves = curves(history or ())
         folder = Path("." if run_folder is None else run_folder)
-        here, file = visible(str(folder)), visible(str(folder / "certificate.json"))
+        here, file = wording.visible(str(folder)), wording.visible(str(folder / "certificate.json"))
         self.verify_command = f"nonvacuous verify {shlex.quote(here)}"
         self.verify_python = f"nonvacuous.verify({file!r}, {here!r}).raise_if_failed()"
 
@@ -140,20 +130,20 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
         rate = counted[0].errors / counted[0].trials
     if measured.is_given(certificate):
         name = "Training error, with noise"
-    marks = [Mark("training", name, rate, percent(rate))]
+    marks = [Mark("training", name, rate, wording.percent(rate))]
     own = measured.own_error(certificate, test=True)
     note = "not part of the promise"
     if own is not None:
         rate = own.errors / own.trials
-        marks.append(Mark("test", "Test error, your network", rate, percent(rate), note))
+        marks.append(Mark("test", "Test error, your network", rate, wording.percent(rate), note))
     for error in errors_on_test(certificate)[: 0 if own else 1]:
         # Both errors are the certified predictor's where it was tested; else the mark says whose.
         name = "Test error" if error.own else f"Test error, {error.whose}"
-        marks.append(Mark("test", name, error.rate, percent(error.rate), note))
+        marks.append(Mark("test", name, error.rate, wording.percent(error.rate), note))
     if certificate.status != "refused":
         twin = certificate.held_out_twin
         if twin is not None:
-            text = f"≤ {percent_up(twin.risk_upper)}"
+            text = f"≤ {wording.percent_up(twin.risk_upper)}"
             name = measured.twin_name(certificate)
             marks.append(Mark("twin", name, twin.risk_upper, text))
         if certificate.gate is None:
@@ -161,12 +151,12 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
             marks.append(Mark("certificate", "Certificate", certificate.risk_upper, text))
         else:
             passed = "Gate" if certificate.risk_upper < 1.0 else "Gate, not passed"
-            text = f"< {declared_percent(certificate.gate)}"
+            text = f"< {wording.declared_percent(certificate.gate)}"
             marks.append(Mark("certificate", passed, certificate.gate, text))
     baseline = certificate.baseline
     if certificate.counts_errors and baseline is not None:
-        name = f"Always “{shortened(clean(baseline.name), 16)}”"
-        marks.append(Mark("guessing", name, baseline.rate, percent(baseline.rate)))
+        name = f"Always “{wording.shortened(wording.clean(baseline.name), 16)}”"
+        marks.append(Mark("guessing", name, baseline.rate, wording.percent(baseline.rate)))
     return tuple(marks)
 
 
@@ -215,12 +205,12 @@ def curves(history: Sequence[Mapping[str, Any]]) -> tuple[Curve, ...]:
     """The phases in the order they ran. What is not a finite number by epoch is left out."""
     phases: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for event in history:
-        epoch, metrics = finite(event.get("epoch")), event.get("metrics")
+        epoch, metrics = wording.finite(event.get("epoch")), event.get("metrics")
         if event.get("event") != "epoch" or epoch is None or not isinstance(metrics, Mapping):
             continue
-        panel = phases.setdefault(clean(str(event.get("phase", "training"))), {})
+        panel = phases.setdefault(wording.clean(str(event.get("phase", "training"))), {})
         for name in _SHOWN:
-            value = finite(metrics.get(name))
+            value = wording.finite(metrics.get(name))
             if value is not None:
                 panel.setdefault(name, []).append((epoch + 1.0, value))
     return tuple(
