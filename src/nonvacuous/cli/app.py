@@ -51,7 +51,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "seen.\n\n"
             "Prints four lines (the promise, its confidence, its terms, its caveats) and "
             "keeps in a run folder all that is needed to check, resume and report them.",
-            "nonvacuous certify --data digits --seed 1",
+            EXAMPLE,
         ),
         "verify": (
             "Recompute somebody's certificate: its arithmetic, its files, its data and, where "

@@ -39,8 +39,6 @@ class Call:
     """What every call of the command has, whatever the method.
 
     Args:
-        data_dir: Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable
-            NONVACUOUS_DATA.
         classes: Names of the classes in the order of the network's scores, as in cat,dog; by
             default in the order of the alphabet.
         model: mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, with /no-bias at the end without
@@ -83,7 +81,7 @@ class Call:
     """
 
     data: Annotated[str, _WHAT, Parameter(help=SOURCES)]
-    data_dir: Annotated[Path | None, _WHAT] = None
+    data_dir: Annotated[flags.DataDir, _WHAT] = None
     classes: Annotated[str | None, _WHAT] = None
     model: Annotated[str | None, _WHAT] = None
     weights: Annotated[Path | None, _WHAT] = None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.flags import Json
+from nonvacuous.cli.flags import DataDir, Json
 from nonvacuous.cli.output import answered, plain_table, result_console, write_lines
 from nonvacuous.foreign import SOURCES
 from nonvacuous.report.wording import printable
@@ -16,13 +15,8 @@ from nonvacuous.report.wording import printable
 _Source = Annotated[str, Parameter(help=SOURCES)]
 
 
-def data(source: _Source, /, *, data_dir: Path | None = None, json: Json = False) -> int:
-    """Describe a data set: its size, classes, values, repeated examples and fingerprint.
-
-    Args:
-        data_dir: Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable
-            NONVACUOUS_DATA.
-    """
+def data(source: _Source, /, *, data_dir: DataDir = None, json: Json = False) -> int:
+    """Describe a data set: its size, classes, values, repeated examples and fingerprint."""
     from nonvacuous.data import describe
     from nonvacuous.study.study import named_data
 

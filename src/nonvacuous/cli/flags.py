@@ -70,6 +70,13 @@ Ledger = Annotated[
         "folder of the results, or in runs/, by default.",
     ),
 ]
+DataDir = Annotated[
+    Path | None,
+    Parameter(
+        help="Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable "
+        "NONVACUOUS_DATA."
+    ),
+]
 Json = Annotated[bool, SWITCH, Parameter(name="--json", help="Print one JSON object, not text.")]
 
 
@@ -243,8 +250,6 @@ class NetworkFlags:
             without arguments, returning a torch.nn.Module (the current folder is searched too).
         data: The data set whose inputs the network takes: digits, mnist, ... as for certify. With
             it, rescale shows bounds too.
-        data_dir: Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable
-            NONVACUOUS_DATA.
         example: Instead of --data: the sizes of one input, such as 1,28,28 (int:20 for whole
             numbers).
         classes: With --example and a built-in model: its number of classes.
@@ -253,7 +258,7 @@ class NetworkFlags:
 
     model: str
     data: str | None = None
-    data_dir: Path | None = None
+    data_dir: DataDir = None
     example: str | None = None
     classes: WholeNumber = 10
     seed: WholeNumber = 0

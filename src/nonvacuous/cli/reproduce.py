@@ -10,13 +10,15 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from nonvacuous.cli.app import COMMANDS
 from nonvacuous.cli.exits import UsageError
 from nonvacuous.papers import REPRODUCTIONS
 
+_words, _example = COMMANDS["Studies"]["reproduce"]
 reproduce = App(
     name="reproduce",
-    help="Compute a figure or table of a paper again, with the published numbers beside ours.",
-    help_epilogue="Example:\n\nnonvacuous reproduce rescaling-figure-1 --only 784-32-10",
+    help=_words,
+    help_epilogue=f"Example:\n\n{_example}",
     help_format="restructuredtext",
     version_flags=(),
     result_action="return_value",

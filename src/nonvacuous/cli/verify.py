@@ -13,7 +13,7 @@ from rich.text import Text
 
 from nonvacuous.cli import exits, output
 from nonvacuous.cli.exits import CommandError, UsageError, again
-from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, check_counts
+from nonvacuous.cli.flags import SWITCH, DataDir, Json, OptionalWholeNumber, check_counts
 from nonvacuous.cli.narration import Narration
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.foreign import holds_run, run_settings
@@ -33,15 +33,13 @@ class Material:
     Args:
         data: The data, as for certify. A data set that the certificate calls by a built-in name is
             found by itself.
-        data_dir: Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable
-            NONVACUOUS_DATA.
         classes: The names of the classes in order, as they were given to certify.
         model: The network, as for certify. Built-in ones are rebuilt by themselves; nothing that a
             certificate names is ever imported unless you name it here.
     """
 
     data: str | None = None
-    data_dir: Path | None = None
+    data_dir: DataDir = None
     classes: str | None = None
     model: str | None = None
 

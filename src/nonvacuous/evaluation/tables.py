@@ -54,8 +54,14 @@ def batches_of(
         if not sign or not name:
             raise BadInput(f"a condition is written column=value, as in filter=none, got {text!r}.")
     wanted = {**columns, **{f"where {name}": name for name in conditions}}
+    if isinstance(source, str | Path):
+        batches = _from_file(Path(source), wanted)
+    else:
+        names = list(source.keys() if hasattr(source, "keys") else source)
+        _wanted(wanted, names, _named(source))
+        batches = in_batches({role: source[name] for role, name in wanted.items()})
     some, stop = not where, 0
-    for batch in _batches(source, wanted):
+    for batch in batches:
         start, stop = stop, stop + len(next(iter(batch.values())))
         rows = np.arange(start, stop)
         for name, value in conditions.items():
@@ -93,15 +99,6 @@ def _chosen(column: Any, kept: np.ndarray) -> Any:
     if hasattr(column, "iloc"):
         return column[kept]
     return column.filter(kept) if hasattr(column, "dictionary_encode") else as_array(column)[kept]
-
-
-def _batches(source: Any, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    if isinstance(source, str | Path):
-        yield from _from_file(Path(source), columns)
-        return
-    names = list(source.keys() if hasattr(source, "keys") else source)
-    _wanted(columns, names, _named(source))
-    yield from in_batches({role: source[name] for role, name in columns.items()})
 
 
 def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
