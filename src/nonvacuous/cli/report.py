@@ -68,10 +68,11 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
     runs = read_runs(run_folder) if run_folder.is_dir() and not is_run(run_folder) else ()
     if not runs:
         there = run_folder.is_dir()
-        nothing = f"{run_folder} has" if there else f"there is no folder {run_folder}:"
+        why = f"there is no folder {run_folder}: no certificate.json, and no runs. Name"
+        if there:
+            why = f"{run_folder} has no certificate.json and no runs in it; name"
         raise (CommandError if there else UsageError)(
-            f"{nothing} no certificate.json and no runs; name the folder of a finished run, or "
-            "a folder of runs.",
+            f"{why} the folder of a finished run, or a folder of runs.",
             instead=shlex.join(["nonvacuous", "runs", str(run_folder.parent)]),
         )
     from nonvacuous.study.site import write_site
