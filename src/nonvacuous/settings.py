@@ -105,7 +105,7 @@ def in_words(
             return own
     complaint = error.errors()[0]
     name = spelled(".".join(str(part) for part in complaint["loc"]))
-    if complaint["type"] == "extra_forbidden":
+    if complaint["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         if kind is None or len(complaint["loc"]) > 1:
             return BadInput(f"there is no setting {name!r}")
         known = ", ".join(kind.model_fields) or "none"
