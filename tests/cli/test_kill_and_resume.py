@@ -28,7 +28,7 @@ def start(folder: Path) -> Command:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("enough", [20, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("enough", [12, pytest.param(60, marks=pytest.mark.nightly)])
 def test_many_kills_change_no_byte_of_the_certificate(tmp_path, monkeypatch, enough):
     # From a file: scikit-learn, where the digits come from, takes a second to load each time.
     data = digits().train

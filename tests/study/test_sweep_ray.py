@@ -166,7 +166,7 @@ def test_nothing_is_lost_when_a_worker_and_the_driver_are_killed(
     for name, value in cluster.variables.items():
         monkeypatch.setenv(name, value)  # drivers are started with them
     run, log = worlds.write_module(tmp_path, "cells_ray"), tmp_path / "log"
-    described = worlds.record(run, [*range(16), "bad"], log=str(log), sleep=0.5)
+    described = worlds.record(run, [*range(11), "bad"], log=str(log), sleep=0.4)
     folder = tmp_path / "s"
     driver = worlds.start_driver(tmp_path, described, "s", "ray", address=cluster.address)
     try:
@@ -180,18 +180,18 @@ def test_nothing_is_lost_when_a_worker_and_the_driver_are_killed(
     finally:
         worlds.end(driver.pid)
     before = worlds.ended(folder)
-    assert len(before) < 17
+    assert len(before) < 12
     second = worlds.start_driver(tmp_path, described, "s", "ray", address=cluster.address)
     summary = worlds.finish(second, seconds=240)
-    assert (summary["cells"], summary["done"], summary["failed"]) == (17, 16, 1)
+    assert (summary["cells"], summary["done"], summary["failed"]) == (12, 11, 1)
     assert summary["failures"][0]["message"] == "this cell is made to fail"
     after = worlds.ended(folder)
-    assert len(after) == 17
+    assert len(after) == 12
     late = [name for name, content in before.items() if after[name] != content]
     assert late == []
-    assert 0 < summary["computed"] <= 17 - len(before)
+    assert 0 < summary["computed"] <= 12 - len(before)
     counts = Counter(worlds.begun(log))
-    assert set(counts) == {*map(str, range(16)), "bad"}
+    assert set(counts) == {*map(str, range(11)), "bad"}
     for content in before.values():
         if json.loads(content).get("begun") == 1:
             assert counts[str(json.loads(content)["settings"]["value"])] == 1

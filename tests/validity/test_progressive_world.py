@@ -105,7 +105,7 @@ def stops_when_the_tail_is_wrong(tests: int) -> Lucky:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("worlds", [200, pytest.param(1000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("worlds", [120, pytest.param(1000, marks=pytest.mark.nightly)])
 def test_a_learner_that_stops_when_lucky_breaks_the_tail_and_not_the_promise(worlds: int) -> None:
     false = planted = 0
     for world in range(worlds):
