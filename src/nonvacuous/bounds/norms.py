@@ -174,13 +174,13 @@ def grid_point(value: float, *, downward: bool = False) -> float:
     (3.363585661014858, 2.8284271247461903)
     """
     number = checks.positive("value", value)
-    place = bisect_right(_POINTS, number) - 1 if downward else bisect_left(_POINTS, number)
-    if not 1 <= place <= 2 * _STEPS + 1:
+    index = bisect_right(_POINTS, number) - 1 if downward else bisect_left(_POINTS, number)
+    if not 1 <= index <= 2 * _STEPS + 1:
         raise BadInput(
             f"{value!r} lies outside the grid from {_POINTS[1]:.0e} to {_POINTS[-2]:.0e}; rescale "
             "the network."
         )
-    return _POINTS[place]
+    return _POINTS[index]
 
 
 def grid_share(failure: float, *, numbers: int) -> float:

@@ -17,8 +17,8 @@ from nonvacuous.evaluation.tables import READERS, read_columns
 from nonvacuous.evaluation_records import Evaluation
 
 
-def _group(name: str, place: int) -> Parameter:
-    return Parameter(group=Group(name, sort_key=place))
+def _group(name: str, order: int) -> Parameter:
+    return Parameter(group=Group(name, sort_key=order))
 
 
 _KINDS = f"A file {', '.join(READERS)}"

@@ -123,8 +123,8 @@ def compare(
     codes = {name: _codes(column, name, len(first)) for name, column in (groups or {}).items()}
     compared = []
     for name, second in zip(challengers, others, strict=True):
-        told = (str(names[0]), name), failure / len(others), confidence
-        part = partial(_compared, *told, exact=exact, seed=seed)
+        shared = (str(names[0]), name), failure / len(others), confidence
+        part = partial(_compared, *shared, exact=exact, seed=seed)
         gaps = first - second
         slices = {
             column: {

@@ -110,8 +110,8 @@ def best_scale_columns(
         (" per tensor, rescaled", "best scale per tensor, rescaled", each.kl_after, each),
     )
     columns = tuple(
-        Accounted(f"{name}{words}", center, way, kl_nats, found.charge_nats)
-        for words, way, kl_nats, found in ways
+        Accounted(f"{name}{words}", center, way, kl_nats, scaling.charge_nats)
+        for words, way, kl_nats, scaling in ways
     )
     return BestScales(columns, both, each)
 

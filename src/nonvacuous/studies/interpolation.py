@@ -136,8 +136,8 @@ def run_study(
     seed = derived_seed(task.seed, "features")
     how: dict[str, Any] = {"precision": precision, "memory": memory, "progress": progress}
     if kind == "patches" and filters is not None and filters > MOST_FILTERS:
-        place = torch.device(device)
-        features, coordinates, median = _many_patches(dataset, filters, seed, place, progress)
+        target = torch.device(device)
+        features, coordinates, median = _many_patches(dataset, filters, seed, target, progress)
         kernel = chosen_kernel(task, median)
         function = interpolate_distances(features.train, values, kernel=kernel, **how)
     else:

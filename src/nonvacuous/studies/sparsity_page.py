@@ -292,8 +292,8 @@ def _stability(record: Record, shown: Shown) -> Section:
     groups = {name: [layer[kind] for _, layer in some] for name, kind in kinds.items()}
     columns = [
         (f"{layer['name']}, ε = {entry['epsilon']:g}", layer["kinds"])
-        for place, entry in enumerate(record["epsilons"])
-        if place == 0 or entry["epsilon"] == shown.epsilon
+        for number, entry in enumerate(record["epsilons"])
+        if number == 0 or entry["epsilon"] == shown.epsilon
         for layer in entry["layers"]
     ]
     rows = tuple((kind, *(f"{kinds[kind]:,}" for _, kinds in columns)) for kind in columns[0][1])

@@ -31,8 +31,8 @@ def real_number(
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not (good and above < value < below and value >= least):
         limits = {"above": above, "at least": least, "below": below}
-        told = [f", {word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit)]
-        raise BadInput(f"{name} is {value!r}; it must be finite{''.join(told)}.")
+        allowed = [f", {word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit)]
+        raise BadInput(f"{name} is {value!r}; it must be finite{''.join(allowed)}.")
     return float(value)
 
 

@@ -238,14 +238,14 @@ class Stack(ABC):
         self.take(chosen(self.trained))
         self._momenta = momenta
         jobs = list(self.jobs.items())
-        self._seat(dict(jobs[place] for place in kept))
+        self._seat(dict(jobs[position] for position in kept))
         if self.recordings is not None:
             self.recordings.forget()
 
-    def tensors(self, place: int) -> dict[str, Tensor]:
+    def tensors(self, position: int) -> dict[str, Tensor]:
         """One network and its momentum; see `nonvacuous.training.many_trainer.Trainer`."""
-        momenta = {name: tensor[place] for name, tensor in self._momenta.items()}
-        state = {name: tensor.detach()[place] for name, tensor in self.trained.items()}
+        momenta = {name: tensor[position] for name, tensor in self._momenta.items()}
+        state = {name: tensor.detach()[position] for name, tensor in self.trained.items()}
         return {
             **{f"state.{name}": tensor for name, tensor in self.named(state).items()},
             **{f"momentum.{name}": tensor for name, tensor in self.named(momenta).items()},
@@ -340,7 +340,7 @@ class Solo(Stack):
     def changed(self) -> list[Tensor]:
         return list(self.tensors(0).values())
 
-    def tensors(self, place: int) -> dict[str, Tensor]:
+    def tensors(self, position: int) -> dict[str, Tensor]:
         named = {f"state.{name}": tensor for name, tensor in self._module.state_dict().items()}
         for name, parameter in self._module.named_parameters():
             memory = self._optimizer.state.get(parameter, {}).get("momentum_buffer")

@@ -222,7 +222,7 @@ class Trainer:
     def keep(self, kept: Collection[int]) -> None:
         """Go on with the networks of these jobs only."""
         for stack in self.stacks:
-            chosen = [place for place, number in enumerate(stack.jobs) if number in kept]
+            chosen = [position for position, number in enumerate(stack.jobs) if number in kept]
             if 0 < len(chosen) < len(stack.jobs):
                 stack.keep(chosen)
         self.stacks = [stack for stack in self.stacks if not stack.jobs.keys().isdisjoint(kept)]

@@ -48,8 +48,11 @@ def rebuilt(inquiry: Inquiry, make: Callable[[Inquiry], nn.Module]) -> tuple[nn.
         network, recorded = make(inquiry), inquiry.certificate.model
         return f"{recorded.architecture}, {recorded.parameters} parameters.", network
 
-    network, found = inquiry.learn(MODEL, "model", work), inquiry.findings[-1]
-    return network, found.detail if found.passed is None else "the network could not be rebuilt."
+    network, finding = inquiry.learn(MODEL, "model", work), inquiry.findings[-1]
+    return (
+        network,
+        finding.detail if finding.passed is None else "the network could not be rebuilt.",
+    )
 
 
 def check_own(inquiry: Inquiry, module: nn.Module) -> None:

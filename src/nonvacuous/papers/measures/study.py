@@ -204,8 +204,8 @@ def compare_gauges(
         if 2 * int(some.sum()) >= len(reached):
             court = _court(trials.where(some), settings)
             work[pair] = delayed(court.difference)(given[some], best[some])
-    found = Parallel(n_jobs=jobs)(work.values())
-    return tuple(Rescaled(*pair, *both) for pair, both in zip(work, found, strict=True))
+    differences = Parallel(n_jobs=jobs)(work.values())
+    return tuple(Rescaled(*pair, *both) for pair, both in zip(work, differences, strict=True))
 
 
 def _judged(name: str, court: Court, column: Numbers, loss_gaps: Numbers, divided: bool) -> Judged:
