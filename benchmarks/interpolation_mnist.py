@@ -19,12 +19,12 @@ from provenance import write_result
 
 from nonvacuous.data import Dataset, load
 from nonvacuous.interpolation import gaussian, interpolate, one_hot
-from nonvacuous.studies.interpolation import Task, labelings
+from nonvacuous.randomization.corruptions import corrupt
 
 SEED = 0
 GAMMA = 0.02
 #: True labels, half of them redrawn, all of them redrawn.
-NAMES = {"true": "true", "partial:0.5": "half", "random": "random"}
+NAMES = {"true": "true", "partial:0.5": "half", "random-labels": "random"}
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
     data = Dataset(data.train.subset(np.arange(arguments.points)), data.test)
     points = data.train.inputs
     # The labels of the same study on a GPU, so that the two can be compared.
-    drawn, _ = labelings(data, Task(labels=tuple(NAMES), seed=SEED))
+    drawn = {name: corrupt(data, name, seed=SEED).train.labels.numpy() for name in NAMES}
     resumed = arguments.folder is not None and (arguments.folder / "factor.json").is_file()
     told = time.monotonic()
 

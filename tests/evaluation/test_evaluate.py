@@ -40,6 +40,19 @@ def test_zero_errors_are_not_zero_risk() -> None:
     assert report.risk_lower == 0.0
 
 
+@pytest.mark.parametrize("column", ["site", "tested", "wrong", "note"])
+def test_a_page_names_its_groups_whatever_their_column_is_called(column, tmp_path: Path) -> None:
+    predictions, labels, sites = classes()
+    sites = np.where(np.arange(len(sites)) < 3, "rare", sites)  # too few: the table has a note
+    report = nv.evaluate(
+        predictions=predictions, labels=labels, groups={column: sites}, unseen=True
+    )
+    page = tmp_path / "page.html"
+    nv.report(report, page)
+    for name in ("A", "rare"):
+        assert f'<th scope="row"><bdi>{name}</bdi></th><td' in page.read_text()
+
+
 def test_groups_alone_together_and_worst() -> None:
     predictions, labels, sites = classes()
     report = nv.evaluate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -24,6 +25,13 @@ from tests.examples import some
 scores = st.lists(
     st.lists(st.floats(-1e4, 1e4, width=32), min_size=3, max_size=3), min_size=1, max_size=8
 )
+
+
+def test_losses_of_errors_travel_to_other_processes() -> None:
+    assert pickle.loads(pickle.dumps(zero_one)) == zero_one
+    outputs, labels = torch.tensor([[1.0, 0.8]]), torch.tensor([0])
+    carried = pickle.loads(pickle.dumps(margin_loss(0.5)))
+    assert carried(outputs, labels).tolist() == [1.0] and zero_one(outputs, labels).tolist() == [0]
 
 
 def test_zero_one_counts_ties_and_broken_rows_as_errors() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -15,6 +16,7 @@ from nonvacuous import models
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import Job, ManySettings
+from nonvacuous.training.many_stacked import Stack
 from nonvacuous.training.many_trainer import plain_stack
 from tests.training.many_worlds import (
     CLASSES,
@@ -70,6 +72,19 @@ def test_a_job_does_not_depend_on_its_company(
     for place in (1, 3, 5):
         solo = train_many(build, inputs(), labelings(), [JOBS[place]], method=method, **world())
         assert largest_difference(solo.jobs[0].state, together.jobs[place].state) < 1e-5
+
+
+@pytest.mark.parametrize("method", ["matrices", "one at a time"])
+def test_nothing_is_left_in_memory_after_a_training(method: str) -> None:
+    """Without waiting for the collector of circles: on a GPU, memory would run out meanwhile."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(isinstance(thing, Stack) for thing in gc.get_objects())
+        train_many(perceptron, inputs(), labelings(), JOBS[:2], method=method, **world())
+        assert sum(isinstance(thing, Stack) for thing in gc.get_objects()) == before
+    finally:
+        gc.enable()
 
 
 def test_training_is_that_of_torch() -> None:

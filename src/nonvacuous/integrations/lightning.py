@@ -38,7 +38,15 @@ class CertifiedTest(Callback):
             raise BadInput("test on one device: several would count padded examples twice.")
         self._batches = []
 
-    def on_test_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *_batch: Any) -> None:
+    def on_test_batch_end(
+        self,
+        trainer: Any,
+        pl_module: Any,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
         if not isinstance(outputs, dict) or not {"predictions", "labels"} <= outputs.keys():
             raise BadInput('test_step must return {"predictions": ..., "labels": ...}.')
         self._batches.append(

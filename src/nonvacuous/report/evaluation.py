@@ -136,19 +136,22 @@ class _Test:
     def _groups(self, column: str, group: Mapping[str, Slice]) -> Table:
         worst = _worst_first(group)
         noted = not all(part.sufficient for part in group.values())
-        rows = [
-            {
-                capital(clean(column)): clean(value),
-                "Tested": whole(part.examples),
-                "Wrong": f"{part.errors:.4g}",
-                "At most": self.up(part.risk_upper),
-                "All at once": self.up(part.risk_upper_together),
-            }
-            | ({"Note": "" if part.sufficient else "insufficient evidence"} if noted else {})
+        # Not by their headings: a column of the user's may be called like one of ours.
+        headings = (capital(clean(column)), "Tested", "Wrong", "At most", "All at once")
+        rows = tuple(
+            (
+                clean(value),
+                whole(part.examples),
+                f"{part.errors:.4g}",
+                self.up(part.risk_upper),
+                self.up(part.risk_upper_together),
+                *(["" if part.sufficient else "insufficient evidence"] if noted else []),
+            )
             for value, part in worst[:_MOST]
-        ]
+        )
         said = "“At most” holds for each line alone, “all at once” for all lines."
-        return Table.of(rows, caption=said + _left_out(len(rows), len(worst)))
+        caption = said + _left_out(len(rows), len(worst))
+        return Table((*headings, "Note") if noted else headings, rows, caption=caption)
 
     def _classes(self) -> Table:
         """Recall, precision and F1 of each class, at least; the worst first."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -79,17 +80,13 @@ def class_margins(outputs: Tensor, labels: Tensor) -> Tensor:
     return (own - others.amax(dim=1, keepdim=True)).squeeze(1)
 
 
-def _lead(name: str, margin: float) -> Loss:
+def _not_ahead(outputs: Tensor, labels: Tensor, margin: float = 0.0) -> Tensor:
     """1 unless the right class leads every other by more than the margin."""
-
-    def function(outputs: Tensor, labels: Tensor) -> Tensor:
-        # Not ``<= margin``: where the difference is NaN, that must count as an error too.
-        return (~(class_margins(outputs, labels) > margin)).to(outputs.dtype)
-
-    return Loss(name=name, lower=0.0, upper=1.0, function=function, binary=True)
+    # Not ``<= margin``: where the difference is NaN, that must count as an error too.
+    return (~(class_margins(outputs, labels) > margin)).to(outputs.dtype)
 
 
-zero_one = _lead("zero-one", 0.0)
+zero_one = Loss(name="zero-one", lower=0.0, upper=1.0, function=_not_ahead, binary=True)
 """1 for an error and 0 otherwise; a tie with another class is an error."""
 
 
@@ -101,7 +98,9 @@ def margin_loss(margin: float) -> Loss:
     """
     if not (math.isfinite(margin) and margin >= 0):
         raise BadInput(f"margin must be a finite number of at least 0, got {margin!r}")
-    return _lead(f"margin {written(margin)}", margin)
+    ahead = partial(_not_ahead, margin=margin)
+    name = f"margin {written(margin)}"
+    return Loss(name=name, lower=0.0, upper=1.0, function=ahead, binary=True)
 
 
 def bounded_cross_entropy(minimum_probability: float = 1e-5) -> Loss:

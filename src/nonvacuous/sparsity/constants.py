@@ -289,15 +289,25 @@ def _unit_table(name: str, truth: Tensor, known: Tensor) -> tuple[Tensor, Charge
 
 
 def drifted(
-    mine: Tensor, theirs: Tensor, known: float, *, fineness: int, least: float = 0.0
+    mine: Tensor,
+    theirs: Tensor,
+    known: float,
+    *,
+    fineness: int,
+    least: float = 0.0,
+    size: float | None = None,
 ) -> tuple[float, Charge]:
-    """The largest distance of a w_y - w_c from the prior's, or of its entries above ``least``."""
+    """The largest distance of a w_y - w_c from the prior's, or of its entries above ``least``.
+
+    size   that of weights relative to which the distance was rounded; by default its own
+    """
     moved = mine - theirs
     pairs = ((row[None] - moved).clamp(min=least) for row in moved)
     largest = max(float(pair.square().sum(1).max()) for pair in pairs)
     # Where both networks' weights share a large part, moving away from it was rounded relative to
     # that part and not to what is left of it.
-    lost = 2.0**-50 * math.sqrt(moved.shape[1]) * float(moved.abs().max())
+    size = float(moved.abs().max()) if size is None else size
+    lost = 2.0**-50 * math.sqrt(moved.shape[1]) * size
     distance = math.sqrt(largest) * (1.0 + 1e-10) + lost
     return far("distance of output weights from the prior", distance, known, fineness=fineness)
 

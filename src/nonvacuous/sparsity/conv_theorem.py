@@ -109,7 +109,15 @@ def _network_bounds(
         for mine, theirs, scale in stages:
             distance.append(ledger.paid(_distance(mine, theirs, unit_norm(scale.layer))))
     largest = float(_pairs(known)[1].max())
-    moved = drifted(chain.output, prior.output, largest, fineness=_DRIFT_FINENESS, least=-math.inf)
+    output, center = chain.output, prior.output
+    moved = drifted(
+        output,
+        center,
+        largest,
+        fineness=_DRIFT_FINENESS,
+        least=-math.inf,
+        size=float(torch.maximum(output.abs(), center.abs()).max()),
+    )
     drift = ledger.paid(moved)
     bounds = ConvBounds(tuple(spectral), tuple(rows), tuple(distance), tuple(pools), drift)
     return bounds, tuple(ledger.charges)

@@ -42,11 +42,6 @@ class Stack(ABC):
                 '(crop_size), or use method="auto".'
             )
         self.recordings = Recordings(material.device) if recorded else None
-        self._works: dict[str, Callable[[int], None]] = {
-            "step": self._step,
-            "train": self._measure_train,
-            "test": self._measure_test,
-        }
         self.trained: dict[str, Tensor] = {}
         self._momenta: dict[str, Tensor] = {}
         self._seat(jobs)
@@ -113,7 +108,12 @@ class Stack(ABC):
         changing = [*self.changed(), self._start, self.chance.step, *self.sums.values()]
         for name, sizes in self.batches.items():
             for size in sorted(set(sizes)):
-                self.recordings.record(name, size, self._works[name], changing=changing)
+                self.recordings.record(name, size, self._work(name), changing=changing)
+
+    def _work(self, name: str) -> Callable[[int], None]:
+        # Made when asked for: methods that it keeps would keep a stack and its memory alive.
+        works = {"step": self._step, "train": self._measure_train, "test": self._measure_test}
+        return works[name]
 
     def begin(self) -> None:
         """Go to the first example."""
@@ -124,7 +124,7 @@ class Stack(ABC):
     def run(self, name: str, size: int) -> None:
         """One batch of a work, or its recording."""
         if self.recordings is None:
-            self._works[name](size)
+            self._work(name)(size)
         else:
             self.recordings.replay(name, size)
 
