@@ -27,7 +27,7 @@ from tests.measures.worlds import NETWORKS, world
 
 #: All claims are tried in so many gauges of the perceptron, those of cheap measures also on the
 #: residual network.
-GAUGES = 12
+GAUGES = 8
 NAMES = tuple(MEASURES)
 #: Measures that cost a hundred forward passes: all gauges on one network, a few on the others.
 DEAR = frozenset(name for name, measure in MEASURES.items() if measure.cost == "expensive")
