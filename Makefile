@@ -1,7 +1,8 @@
 # Everything runs in an environment of its own, made on first use: `make help` lists the commands.
 PYTHON ?= python3
 VENV ?= .venv
-WORKERS ?= 2
+# One more than cores: tests that start clusters, browsers and runs to kill mostly wait.
+WORKERS ?= 3
 ARGS ?=
 
 BIN := $(VENV)/bin
