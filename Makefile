@@ -1,8 +1,7 @@
 # Everything runs in an environment of its own, made on first use: `make help` lists the commands.
 PYTHON ?= python3
 VENV ?= .venv
-# One more than cores: tests that start clusters, browsers and runs to kill mostly wait.
-WORKERS ?= 3
+WORKERS ?= 2
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -12,7 +11,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 # the time, and pytest rewrites each assertion once.
 export PYTHONDONTWRITEBYTECODE =
 # One thread a process: the tests run side by side, and sums do not depend on the machine.
-TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+TEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test quick nightly lint format goldens house examples docs wheel-check release-check clean
@@ -29,6 +28,8 @@ demo: install ## test a classifier and certify a network, check both, write thei
 	$(BIN)/nonvacuous verify runs/demo/network
 	@echo "The pages: $(CURDIR)/runs/demo/test/report.html and $(CURDIR)/runs/demo/network/report.html"
 
+# One more than cores: tests that start clusters, browsers and runs to kill mostly wait.
+test: WORKERS = 3
 test: install ## run the tests, the slow ones too (ARGS="-k word" selects)
 	scripts/install-chromium.sh
 	$(TEST) $(ARGS)
