@@ -43,6 +43,7 @@ def untrained(monkeypatch):
     monkeypatch.setattr(rescaling_figure, "train", None)
 
 
+@pytest.mark.slow
 def test_a_figure_in_one_command(place, finished, untrained, invoke):
     for name in ("results.json", "table.md", "figure.svg", "report.html", "settings.json"):
         assert (place / "r" / name).is_file()

@@ -17,13 +17,15 @@ from nonvacuous.randomization.learners import Outcome
 from nonvacuous.randomization.regularization import switch_batch_norm
 from tests.randomization.study_worlds import SMALL, build, clouds
 
+#: Networks are trained for them, once for all.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def result():
     return study("mlp:48,48", clouds(), settings=SMALL)
 
 
-@pytest.mark.slow
 def test_it_learns_and_could_have_memorized(result):
     true, random = result.condition("true"), result.condition("random-labels")
     assert true.train_error.value == random.train_error.value == 0
@@ -81,7 +83,6 @@ def test_the_record_is_plain_json(result):
     assert TypeAdapter(StudySettings).validate_python(record["settings"]) == SMALL
 
 
-@pytest.mark.slow
 def test_the_same_seed_gives_the_same_study(result):
     settings = SMALL.changed(conditions=("true", "random-labels"), permutations=0, sign_vectors=0)
     again = study("mlp:48,48", clouds(), settings=settings)
@@ -126,7 +127,6 @@ def test_a_test_part_is_split_off_where_there_is_none():
     assert (found.examples, found.test_examples) == (160, 40)
 
 
-@pytest.mark.slow
 def test_certificates_promise_nothing_on_random_labels():
     settings = quick(certificates=True, seeds=1, epochs=5, certificate_trials=2_000)
     found = study("mlp:32", clouds(600), settings=settings)
@@ -137,7 +137,6 @@ def test_certificates_promise_nothing_on_random_labels():
     assert "the certificate tells them apart" in {finding.name for finding in found.findings}
 
 
-@pytest.mark.slow
 def test_the_regularization_matrix():
     settings = quick(regularization=True, seeds=1, epochs=40)
     found = study("mlp:48,48", clouds(), settings=settings)
@@ -175,7 +174,6 @@ def test_batch_normalization_is_put_in_and_taken_out():
     assert switch_batch_norm(nn.Linear(3, 2))[0] is None
 
 
-@pytest.mark.slow
 def test_a_study_goes_on_where_it_was_killed(tmp_path):
     class Killed(Exception):
         pass

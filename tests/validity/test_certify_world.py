@@ -277,6 +277,7 @@ def test_held_out_certificates_keep_their_promise(worlds: int) -> None:
     assert_at_most(count_false(lambda w: held_out(w, peek=False), worlds), worlds, 0.2)
 
 
+@pytest.mark.slow
 def test_this_counting_can_fail() -> None:
     """A network chosen for its luck on the test examples breaks the promise, and is counted."""
     failures = count_false(lambda w: held_out(w, peek=True), 60)

@@ -72,6 +72,7 @@ def test_networks_that_are_trained_here_keep_their_promise(tmp_path: Path, world
     assert np.median(promises) < 0.5, "the worlds must be ones in which something is promised"
 
 
+@pytest.mark.slow
 def test_this_counting_can_fail() -> None:
     """A prior that has seen the bound examples, against its maker's word: the promise is false."""
     failures = 0

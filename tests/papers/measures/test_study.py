@@ -31,6 +31,9 @@ from nonvacuous.study.study import Context
 from nonvacuous.training.many import train_many
 from nonvacuous.training.many_jobs import Job, ManyExamples, ManySettings
 
+#: Networks are trained for them, once for all.
+pytestmark = pytest.mark.slow
+
 TINY = MeasuresSettings(
     width=(6, 16), depth=(1,), learning_rate=(0.1,), batch_size=(20,), weight_decay=(0.0,),
     dropout=(0.0, 0.1), label_noise=(0.0, 0.2), examples=(40, 80), repetitions=2, stop_loss=0.3,
@@ -131,7 +134,6 @@ def test_refused_material(changes: dict[str, object], message: str) -> None:
         material_of(TINY.changed(**changes))
 
 
-@pytest.mark.slow
 def test_a_record_is_what_a_network_trained_alone_comes_to(
     done: tuple[study.StudyResult, Path],
 ) -> None:
@@ -221,7 +223,6 @@ def test_every_network_is_there_and_judged_only_if_it_reached_the_loss(
     json.dumps(result.to_dict(), allow_nan=False)
 
 
-@pytest.mark.slow
 def test_statistics_are_computed_again_without_training(
     done: tuple[study.StudyResult, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +240,6 @@ def test_statistics_are_computed_again_without_training(
     run(TINY, folder, resume=True)
 
 
-@pytest.mark.slow
 def test_a_stopped_run_goes_on_where_it_was(
     done: tuple[study.StudyResult, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,7 +335,6 @@ def test_other_processes_find_the_same(
     assert [e.to_dict() for e in other.judged] == [e.to_dict() for e in result.judged]
 
 
-@pytest.mark.slow
 def test_progress_is_told(tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
     settings = TINY.changed(measures=("norms",), label_noise=(0.0,), alone=0)
@@ -480,7 +479,6 @@ def test_the_time_of_one_after_the_other_is_by_steps() -> None:
 # -- pages ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_pages_say_it_in_words_and_warn(tmp_path: Path) -> None:
     records = made_up(
         {

@@ -18,6 +18,9 @@ from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
 from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
 from nonvacuous.study.study import Context
 
+#: Networks are trained for them, once for all.
+pytestmark = pytest.mark.slow
+
 SMALL = RescalingSettings.quick().changed(
     networks=((12,), (10, 8)),
     epochs=3,
@@ -43,7 +46,6 @@ def result(folder: Path) -> FigureResult:
     return run(SMALL, folder)
 
 
-@pytest.mark.slow
 def test_every_network_has_its_numbers_and_its_certificate(
     result: FigureResult, folder: Path
 ) -> None:
@@ -114,7 +116,6 @@ def test_finished_networks_are_not_computed_again(
     assert run(SMALL, folder, resume=True) == result
 
 
-@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_the_same(result: FigureResult, tmp_path: Path) -> None:
     seen: list[str] = []
 
@@ -141,7 +142,6 @@ def test_a_folder_is_not_overwritten_by_accident(folder: Path, result: FigureRes
         run(SMALL.changed(epochs=4), folder, resume=True)
 
 
-@pytest.mark.slow
 def test_pages(result: FigureResult, tmp_path: Path) -> None:
     paths = write_pages(STUDY, result, tmp_path, command="")
     assert json.loads(paths["results.json"].read_text())["summary"]["networks"] == 2

@@ -21,6 +21,9 @@ from nonvacuous.papers.rescaling.page import image_tables, nearest
 from nonvacuous.papers.rescaling.settings import CNNS, RescalingSettings
 from nonvacuous.study.study import Context
 
+#: Networks are trained for them, once for all.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def panel(tmp_path_factory: pytest.TempPathFactory) -> ImageResult:
