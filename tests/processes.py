@@ -15,7 +15,7 @@ from pathlib import Path
 IMPORTED = (
     *("nonvacuous.cli.app", "nonvacuous.cli.certify", "nonvacuous.cli.certify_run"),
     *("nonvacuous.certify", "nonvacuous.methods.posterior.making", "nonvacuous.report.html"),
-    "nonvacuous.methods.sparsity.making",
+    *("nonvacuous.methods.sparsity.making", "nonvacuous.report.plots"),
 )
 #: How many seconds anything may take, on a machine that does much else.
 PATIENCE = 300.0
