@@ -27,7 +27,8 @@ def nowhere() -> Iterator[None]:
     """Whatever does not name its device falls where there are no numbers, and is found out."""
     torch.set_default_device("meta")
     yield
-    torch.set_default_device("cpu")
+    # Not back to "cpu": every later call of torch would go through Python to hear of it.
+    torch.set_default_device(None)
 
 
 def _examples() -> Examples:
