@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -115,6 +116,17 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     """Files are written as ever; only a power cut, which no test makes, could tell."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def exports_are_remembered() -> Iterator[None]:
+    """One in nine seconds of all tests went into exporting the same few networks again."""
+    from tests.exports import remembered
+
+    capturing = importlib.import_module("nonvacuous.networks.capture")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capturing, "exported_program", remembered(capturing.exported_program))
         yield
 
 
