@@ -36,6 +36,9 @@ def test_max_risk_is_the_gate_declared_before_training(place, invoke):
     assert (row["gate"], row["risk_upper"], row["status"]) == ("not passed", None, "valid")
     listed = invoke("runs", ".").out
     assert "not passed" in listed and "1.0000" not in listed
+    repeated = invoke("randomize", "--run", "run")
+    assert repeated.code == exits.FAILED
+    assert "is of --mode progressive; what can be repeated" in repeated.error
 
 
 def test_two_gates_are_one_too_many(place, invoke):

@@ -21,7 +21,7 @@ from nonvacuous.certification.method import Method
 from nonvacuous.cli import flags
 from nonvacuous.cli.exits import UsageError, as_usage
 from nonvacuous.foreign import SOURCES
-from nonvacuous.kinds import LEARNED, PRIOR_NAMES, Mode, prior_kind
+from nonvacuous.kinds import KINDS, LEARNED, PRIOR_NAMES, Mode, prior_kind
 from nonvacuous.methods import METHODS, HeldOut, Posterior, PostHoc, Progressive, Sparsity
 from nonvacuous.settings import Flag, flags_of, from_flags, in_words
 
@@ -204,7 +204,7 @@ def said(name: str, value: Any) -> str:
 
 def _method_asked(call: Call, given: Given) -> Method:
     """The method with its settings; raise a usage error where flags contradict one another."""
-    mode = call.mode or ("posterior" if call.weights is None else "post-hoc")
+    mode: Mode = call.mode or ("posterior" if call.weights is None else "post-hoc")
     for flag, value, belongs in (
         ("--initial", call.initial, (PostHoc, Sparsity)),
         ("--part", call.part, (HeldOut,)),
@@ -213,10 +213,10 @@ def _method_asked(call: Call, given: Given) -> Method:
         modes = [kind.mode for kind in belongs]
         if value is not None and mode not in modes:
             raise _misplaced(flag, mode, modes)
-    if given.get("standardize") and mode not in (Posterior.mode, Progressive.mode):
+    if given.get("standardize") and "standardize" not in METHODS[mode].model_fields:
         why = "the given --weights expect inputs as they were trained on: put the shift and the "
         why += "scale into the network, as its first layer, or into the data"
-        if mode == Sparsity.mode and call.weights is None:
+        if call.weights is None and not KINDS[mode].given:
             why = "the networks trained there take inputs of norm 1 (--unit-norm) instead"
         raise UsageError(f"--standardize has no place in --mode {mode}: {why}.")
     _CHECKS[mode](call, given)

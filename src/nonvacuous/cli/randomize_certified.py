@@ -27,7 +27,8 @@ from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.files import inside
 from nonvacuous.foreign import holds_run, run_settings
-from nonvacuous.methods import Posterior
+from nonvacuous.kinds import kind_of
+from nonvacuous.methods import METHODS, Posterior
 from nonvacuous.models import rebuild
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.rules.digests import tensors_digest
@@ -128,23 +129,32 @@ def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
         )
     certificate = Certificate.load(path)
     wrong = partial(CommandError, instead=shlex.join(["nonvacuous", "verify", str(folder)]))
-    for name in ("config.toml", "split.npz", "posterior.safetensors"):
+
+    def sealed(name: str) -> None:
         file = inside(folder, name)
         if not file.is_file() or sha256_of_file(file) != certificate.artifacts.get(name):
             raise wrong(
                 f"--run: {name} in {folder} is not the file that its certificate was sealed with."
             )
+
+    sealed("config.toml")
     try:
         settings = _Settings.model_validate(run_settings(folder))
     except ValidationError as error:
         where = error.errors()[0]["loc"]
         raise wrong(f"--run: config.toml in {folder} is not that of a run: {where}.") from error
-    if settings.mode != Posterior.mode or settings.method.get("pretrained"):
+    elsewhere = kind_of(settings.mode).given or settings.method.get("pretrained")
+    if elsewhere or METHODS[settings.mode] is not Posterior:
         raise CommandError(
             f"--run: {folder} certified weights that were trained elsewhere; that training cannot "
-            "be repeated here. Give it as --train package.module:function instead.",
+            "be repeated here. Give it as --train package.module:function instead."
+            if elsewhere
+            else f"--run: {folder} is of --mode {settings.mode}; what can be repeated on random "
+            "labels is a run of --mode posterior.",
             instead="nonvacuous randomize --help",
         )
+    for name in ("split.npz", "posterior.safetensors"):
+        sealed(name)
     try:
         return certificate, settings, Posterior(**settings.method)
     except BadInput as error:
