@@ -50,8 +50,8 @@ format: install ## put the code into the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-goldens: install ## write again what the promise commands say, for the tests to compare with
-	OMP_NUM_THREADS=1 $(BIN)/python scripts/goldens.py tests/golden/commands
+goldens: install ## write again what the promise commands now say otherwise, for the tests to compare with
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.golden.test_commands
 
 house: install ## draw the rooms and the table of theorems into docs/, from the code
 	$(BIN)/python scripts/house.py

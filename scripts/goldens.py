@@ -1,7 +1,7 @@
 """Write what the commands of promises say about tiny runs.
 
-`make goldens` writes those that tests/golden/test_commands.py compares with. Every method with
-every predictor and two seeds, as certificates, text and pages, and the help of every command.
+For tests/golden/test_commands.py, and to compare two versions. Every method with every predictor
+and two seeds, as certificates, text and pages, and the help of every command.
 Versions, digests and timings are masked.
 """
 
