@@ -18,12 +18,11 @@ from nonvacuous.errors import BadInput, InvalidCertificate, Unsupported
 from nonvacuous.evaluation.tables import READERS
 
 BOUND = ["bound", "--risk", "0.02", "--kl", "5000", "--examples", "60000"]
-RUN = "import sys; from nonvacuous.cli.app import main; sys.exit(main())"
 
 
 def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", RUN, *arguments],
+        [sys.executable, "-m", "nonvacuous", *arguments],
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
@@ -155,7 +154,7 @@ def test_color_on_a_terminal_unless_no_color():
         surroundings = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "CI"}}
         surroundings |= {"TERM": "xterm-256color", **environment}
         process = subprocess.Popen(
-            [sys.executable, "-c", RUN, "bond"],
+            [sys.executable, "-m", "nonvacuous", "bond"],
             stdout=secondary,
             stderr=secondary,
             env=surroundings,
@@ -186,7 +185,7 @@ def test_a_terminal_without_unicode_gets_question_marks():
 
 
 def test_a_closed_pipe_is_not_an_error_message():
-    script = f"{sys.executable} -c '{RUN}' {' '.join(BOUND)} | true"
+    script = f"{sys.executable} -m nonvacuous {' '.join(BOUND)} | true"
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60
     )
