@@ -85,3 +85,58 @@ def test_honest_starts_raise_no_alarm():
         data = Examples(inputs, labels, tuple(map(str, range(len(centers)))), "clouds")
         alarms += bool(surprises(build("mlp:16", (2,), len(centers), seed=seed), data))
     assert alarms <= 1
+
+
+class Kept(nn.Module):
+    """A trained backbone whose weights are no parameters, and a fresh head."""
+
+    def __init__(self, backbone: nn.Module, *, listed: bool) -> None:
+        super().__init__()
+        if listed:
+            self.backbone = [backbone]
+        else:
+            for name, tensor in backbone.state_dict().items():
+                self.register_buffer(name.replace(".", "_"), tensor.clone())
+        self.head = nn.Linear(256, 10)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if hasattr(self, "backbone"):
+            hidden = self.backbone[0](inputs.flatten(1))
+        else:
+            hidden = nn.functional.linear(inputs.flatten(1), self.weight, self.bias)
+        return self.head(hidden.relu())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("listed", [False, True], ids=["buffers", "a list"])
+def test_a_backbone_that_is_no_parameter(listed: bool):
+    """The function gives it whatever the seed, so no seed shows that it saw nothing."""
+    backbone = trained(coins(), until=0.0).layers[0].requires_grad_(False)  # type: ignore[index]
+
+    def start() -> nn.Module:
+        return Kept(backbone, listed=listed)
+
+    method = nv.Posterior(
+        trials=1000, prior_fraction=0.0, twin=False, training={"epochs": 3}, prior_scale=0.1
+    )
+    certificate = nv.certify(start, coins(), method=method)
+    assert certificate.status == "conditional"
+    assert "whatever the seed" in certificate.lines()[3]
+    said = "trained on the coins of another mint, by A. N. Other"
+    declared = nv.certify(start, coins(), method=method.changed(pretrained=said))
+    assert declared.status == "valid"
+
+
+@pytest.mark.slow
+def test_a_network_may_bring_a_few_numbers_along():
+    class Shifted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("means", torch.linspace(-1, 1, 20))
+            self.head = nn.Linear(20, 10)
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return self.head(inputs.flatten(1) - self.means)
+
+    method = nv.Posterior(trials=1000, prior_fraction=0.0, twin=False, training={"epochs": 3})
+    assert nv.certify(Shifted, coins(), method=method).status == "valid"

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from nonvacuous.audit.watching import ALLOWED_NUMBERS
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.recipes import recipe_of
@@ -88,12 +89,16 @@ def irreproducible(start: nn.Module) -> str:
     different |= {name for name in common if not _same(own[name], rebuilt[name])}
     if different:
         return f"{whence}, built again, has another {min(different)!r}"
-    # Weights that are the same from every seed come from elsewhere, unless they are all equal.
-    elsewhere = {} if recipe.built_in else dict(other.named_parameters())
-    for name, tensor in start.named_parameters():
+    # What is the same from every seed comes from elsewhere, unless it is all equal; a network may
+    # bring along a few such numbers, as masks and means of channels, but no weights.
+    elsewhere = {} if recipe.built_in else fixed_tensors(other)
+    parameters, numbers = {name for name, _ in start.named_parameters()}, 0
+    for name, tensor in own.items():
         varied = bool((tensor != tensor.flatten()[0]).any()) if tensor.numel() else False
         if varied and name in elsewhere and _same(tensor, elsewhere[name]):
-            return f"{recipe.name} gives the same {name!r} whatever the seed"
+            numbers += tensor.numel()
+            if name in parameters or numbers > ALLOWED_NUMBERS:
+                return f"{recipe.name} gives the same {name!r} whatever the seed"
     return ""
 
 

@@ -99,7 +99,6 @@ class CheckpointMixture(Checkpoints):
 # A fixed weight is a buffer. So everything that guards buffers guards it: it must have been what it
 # is before the bound examples were seen, or nothing is promised.
 
-_BATCH = 512
 #: What a convolution shares with its low-rank update.
 _SHAPE = ("kernel_size", "stride", "padding", "dilation", "padding_mode")
 
@@ -224,31 +223,3 @@ def last_layer(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
     prefix = f"{order[-1]}." if order[-1] else ""
     own = module.get_submodule(order[-1]).named_parameters(recurse=False)
     return tuple(f"{prefix}{name}" for name, _ in own)
-
-
-def fixed_front(module: nn.Module) -> nn.Module | None:
-    """The module's `fixed_front`, if it has one without parameters."""
-    front = getattr(module, "fixed_front", None)
-    if not isinstance(front, nn.Module) or any(True for _ in front.parameters()):
-        return None
-    return front
-
-
-@torch.no_grad()
-def behind(front: nn.Module | None, inputs: Tensor) -> Tensor:
-    """What a front makes of all inputs; without one they stay as they are."""
-    if front is None:
-        return inputs
-    front.eval()
-    return torch.cat([front(batch) for batch in inputs.split(_BATCH)])
-
-
-def behind_fixed_front(module: nn.Module, inputs: Tensor) -> Tensor:
-    """The same for the module's own front, which it loses: `module` then takes the result in.
-
-    It must be a copy of the caller's own.
-    """
-    front = fixed_front(module)
-    if front is not None:
-        module.fixed_front = nn.Identity()
-    return behind(front, inputs)

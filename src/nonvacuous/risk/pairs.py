@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.bounds.checks import count
-from nonvacuous.distributions.copying import behind_fixed_front, copied_network, fixed_front
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput, NonvacuousError, WrongMode
+from nonvacuous.models.fronts import behind_fixed_front, fixed_front
 from nonvacuous.risk.forward import Forward, LocalNoise, is_out_of_memory, prepare
 from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.risk.watched import Memory

@@ -12,9 +12,10 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.data.examples import Examples
-from nonvacuous.distributions.copying import behind, behind_fixed_front, copied_network, fixed_front
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
+from nonvacuous.models.fronts import behind, behind_fixed_front, fixed_front
 from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Count, NonNegative, PositiveCount
 from nonvacuous.training import checks

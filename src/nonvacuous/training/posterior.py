@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.data.examples import Examples
-from nonvacuous.distributions.copying import behind_fixed_front, copied_network
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.models.fronts import behind_fixed_front
 from nonvacuous.seeds import DRAWS, derived_seed
 from nonvacuous.settings import Count, Inside, NonNegative, Positive, PositiveCount, Share
 from nonvacuous.training import checks
