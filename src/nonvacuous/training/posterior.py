@@ -27,7 +27,12 @@ from nonvacuous.training import checks
 from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic, full_precision
 from nonvacuous.training.loop import Learner, Records, run_epochs
 from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy, power_loss
-from nonvacuous.training.optimizers import build_optimizer, make_recordable, optimizer_tensors
+from nonvacuous.training.optimizers import (
+    build_optimizer,
+    in_pieces,
+    make_recordable,
+    optimizer_tensors,
+)
 from nonvacuous.training.stochastic import draw_noise, find_layout, noisy_call
 from nonvacuous.training_settings import PosteriorTraining, RateSchedule
 
@@ -116,6 +121,7 @@ def train_posterior(
     if record and where.type != "cuda":
         raise BadInput(f"record=True needs a CUDA device, but the device is {where}: leave it out.")
     learner = _Learner(model, prior, begin, examples, chosen, seed, where, record=record)
+    pieces = len(learner.optimizer.param_groups[0]["params"])
     with fast_arithmetic(where):
         run_epochs(
             learner,
@@ -127,6 +133,8 @@ def train_posterior(
                 "kind": "posterior training",
                 # An earlier release drew other noise: nobody could repeat a training with both.
                 "draws": DRAWS,
+                # Nor did it keep what the optimizer remembers in pieces.
+                **({"pieces": pieces} if pieces > 1 else {}),
                 "architecture": str(model),
                 "buffers": tensors_digest(dict(model.named_buffers())),
                 "prior": prior.digest(),
@@ -183,14 +191,19 @@ class _Learner(Learner):
         self._prior_scales = self._flat(prior.scales)
         self._prior_variances = self._prior_scales.square()
         self._precisions = self._prior_variances.reciprocal()
-        self._means = self._flat(start.means).clone().requires_grad_(True)
-        ratios = torch.log(self._flat(start.scales) / self._prior_scales)
-        self._log_ratios = ratios.requires_grad_(True)
+        self._means = self._flat(start.means).clone()
+        self._log_ratios = torch.log(self._flat(start.scales) / self._prior_scales)
+        # Written anew in every step: new memory costs more than the numbers. For what else a step
+        # needs: once so much was freed, the C library keeps what is freed for the next request.
+        torch.empty(_KEPT_BYTES if device.type == "cpu" else 0, dtype=torch.uint8)
+        self._shifts, self._pulls, self._growth, self._variances, self._terms = (
+            torch.empty_like(self._prior_means) for _ in range(5)
+        )
         self.optimizer = build_optimizer(
             settings.optimizer,
             [
-                ([self._means], settings.learning_rate),
-                ([self._log_ratios], settings.scale_learning_rate or 0.0),
+                (in_pieces(self._means, self._pulls), settings.learning_rate),
+                (in_pieces(self._log_ratios, self._growth), settings.scale_learning_rate or 0.0),
             ],
             momentum=settings.momentum,
             fused=True,
@@ -209,13 +222,6 @@ class _Learner(Learner):
                 instead="Leave record out: training is then slower, with the same result.",
             )
         self._batch = torch.zeros(settings.batch_size, dtype=torch.int64, device=device)
-        # Written anew in every step: new memory costs more than the numbers. For what else a step
-        # needs: once so much was freed, the C library keeps what is freed for the next request.
-        torch.empty(_KEPT_BYTES if device.type == "cpu" else 0, dtype=torch.uint8)
-        self._shifts, self._pulls, self._growth, self._variances, self._terms = (
-            torch.empty_like(self._prior_means) for _ in range(5)
-        )
-        self._means.grad, self._log_ratios.grad = self._pulls, self._growth
         # Sums over the epoch's examples of objective, risk, errors, KL and penalized KL.
         self._sums = torch.zeros(5, dtype=torch.float64, device=device)
         parameter = None if self._objective.best_parameter is None else 1.0
@@ -262,7 +268,7 @@ class _Learner(Learner):
         pass over them counts: the rest is written out, with r = ln(scale of Q / scale of P).
         """
         settings, labels = self.settings, self.labels[batch]
-        ratios = self._log_ratios.detach()
+        ratios = self._log_ratios
         with torch.no_grad():
             shifts = torch.sub(self._means, self._prior_means, out=self._shifts)
             pulls = torch.mul(shifts, self._precisions, out=self._pulls)
@@ -274,7 +280,7 @@ class _Learner(Learner):
             terms = torch.sub(growth, ratios, alpha=2.0, out=self._terms)
             kl = 0.5 * terms.addcmul_(shifts, pulls).sum().double()
             noise = draw_noise(self._layout, variances, self._generator)
-        means = self._named(self._means.detach())
+        means = self._named(self._means)
         leaves = [tensor.requires_grad_(True) for tensor in (*means.values(), *noise.values())]
         with torch.autocast("cuda", torch.bfloat16, enabled=self._halved, cache_enabled=False):
             outputs = noisy_call(
