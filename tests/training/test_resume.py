@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from nonvacuous import files
 from nonvacuous.distributions.gaussian import DiagonalGaussian
-from nonvacuous.training import loop, optimizers
+from nonvacuous.training import loop
 from nonvacuous.training.checkpoint import CorruptCheckpoint, OtherConfiguration
 from nonvacuous.training.events import EventLog, read_events
 from tests.processes import PATIENCE, forked
@@ -100,30 +100,6 @@ def test_a_kill_at_any_step_changes_nothing(
         assert deaths < 100
     assert deaths >= 4
     assert_same_end(tmp_path, undisturbed)
-
-
-@pytest.mark.gpu
-def test_a_kill_on_a_gpu_changes_rounding_alone(tmp_path: Path, monkeypatch) -> None:
-    """In several pieces and in a recorded step."""
-    monkeypatch.setattr(optimizers, "_PIECE", 16)
-    model, examples = small_mlp(), blobs()
-    prior = DiagonalGaussian.around(model, scale=0.1)
-    options = {"epochs": 4, "batch_size": 16, "optimizer": "adam", "device": "cuda"}
-    whole = train_posterior(model, prior, examples, **options)
-
-    def killed(_phase: str, done: int, total: int, _message: str) -> None:
-        if 2 * done >= total:
-            raise Killed
-
-    options["checkpoint"] = tmp_path / "c"
-    with pytest.raises(Killed):
-        train_posterior(model, prior, examples, progress=killed, **options)
-    resumed = train_posterior(model, prior, examples, **options)
-    assert [epoch["epoch"] for epoch in resumed.history] == [1, 2, 3, 4]
-    for name in prior.names:
-        expected, actual = whole.posterior.means[name], resumed.posterior.means[name]
-        torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-3)
-        assert not torch.equal(expected, prior.means[name].to("cuda"))
 
 
 def test_a_finished_phase_returns_at_once_and_leaves_the_log_alone(tmp_path: Path) -> None:

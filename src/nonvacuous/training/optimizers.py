@@ -16,10 +16,6 @@ OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine", "one-cycle")
 #: How the names of an optimizer's tensors begin.
 OPTIMIZER = "optimizer."
-# In a fused step, one of a GPU's hundred processors takes 2^16 numbers of a tensor: for a network
-# in one tensor, a few would do all the work.
-_PIECE = 1 << 12
-_PIECES = 256
 _RISE = 0.25  # the share of a one-cycle in which the rate rises; then it falls to zero
 
 
@@ -45,17 +41,6 @@ def build_optimizer(
     if name == "sgd":
         return _plain(torch.optim.SGD)(options, momentum=momentum, **shared)
     return _plain(torch.optim.AdamW)(options, betas=(momentum, 0.999), **shared)
-
-
-def in_pieces(flat: Tensor, slopes: Tensor) -> list[Tensor]:
-    """Parts of a flat tensor, as many as a GPU moves at once, with their slopes; one elsewhere."""
-    size = max(1, flat.numel())
-    if flat.is_cuda:
-        size = _PIECE * -(-size // (_PIECE * _PIECES))
-    pieces = list(flat.split(size))
-    for piece, slope in zip(pieces, slopes.split(size), strict=True):
-        piece.grad = slope
-    return pieces
 
 
 def make_recordable(optimizer: Optimizer) -> None:

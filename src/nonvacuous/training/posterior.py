@@ -27,12 +27,7 @@ from nonvacuous.training import checks
 from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic, full_precision
 from nonvacuous.training.loop import Learner, Records, run_epochs
 from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy, power_loss
-from nonvacuous.training.optimizers import (
-    build_optimizer,
-    in_pieces,
-    make_recordable,
-    optimizer_tensors,
-)
+from nonvacuous.training.optimizers import build_optimizer, make_recordable, optimizer_tensors
 from nonvacuous.training.stochastic import draw_noise, find_layout, noisy_call
 from nonvacuous.training_settings import PosteriorTraining, RateSchedule
 
@@ -121,7 +116,6 @@ def train_posterior(
     if record and where.type != "cuda":
         raise BadInput(f"record=True needs a CUDA device, but the device is {where}: leave it out.")
     learner = _Learner(model, prior, begin, examples, chosen, seed, where, record=record)
-    pieces = len(learner.optimizer.param_groups[0]["params"])
     with fast_arithmetic(where):
         run_epochs(
             learner,
@@ -133,8 +127,6 @@ def train_posterior(
                 "kind": "posterior training",
                 # An earlier release drew other noise: nobody could repeat a training with both.
                 "draws": DRAWS,
-                # Nor did it keep what the optimizer remembers in pieces.
-                **({"pieces": pieces} if pieces > 1 else {}),
                 "architecture": str(model),
                 "buffers": tensors_digest(dict(model.named_buffers())),
                 "prior": prior.digest(),
@@ -191,19 +183,14 @@ class _Learner(Learner):
         self._prior_scales = self._flat(prior.scales)
         self._prior_variances = self._prior_scales.square()
         self._precisions = self._prior_variances.reciprocal()
-        self._means = self._flat(start.means).clone()
-        self._log_ratios = torch.log(self._flat(start.scales) / self._prior_scales)
-        # Written anew in every step: new memory costs more than the numbers. For what else a step
-        # needs: once so much was freed, the C library keeps what is freed for the next request.
-        torch.empty(_KEPT_BYTES if device.type == "cpu" else 0, dtype=torch.uint8)
-        self._shifts, self._pulls, self._growth, self._variances, self._terms = (
-            torch.empty_like(self._prior_means) for _ in range(5)
-        )
+        self._means = self._flat(start.means).clone().requires_grad_(True)
+        ratios = torch.log(self._flat(start.scales) / self._prior_scales)
+        self._log_ratios = ratios.requires_grad_(True)
         self.optimizer = build_optimizer(
             settings.optimizer,
             [
-                (in_pieces(self._means, self._pulls), settings.learning_rate),
-                (in_pieces(self._log_ratios, self._growth), settings.scale_learning_rate or 0.0),
+                ([self._means], settings.learning_rate),
+                ([self._log_ratios], settings.scale_learning_rate or 0.0),
             ],
             momentum=settings.momentum,
             fused=True,
@@ -222,6 +209,13 @@ class _Learner(Learner):
                 instead="Leave record out: training is then slower, with the same result.",
             )
         self._batch = torch.zeros(settings.batch_size, dtype=torch.int64, device=device)
+        # Written anew in every step: new memory costs more than the numbers. For what else a step
+        # needs: once so much was freed, the C library keeps what is freed for the next request.
+        torch.empty(_KEPT_BYTES if device.type == "cpu" else 0, dtype=torch.uint8)
+        self._shifts, self._pulls, self._growth, self._variances, self._terms = (
+            torch.empty_like(self._prior_means) for _ in range(5)
+        )
+        self._means.grad, self._log_ratios.grad = self._pulls, self._growth
         # Sums over the epoch's examples of objective, risk, errors, KL and penalized KL.
         self._sums = torch.zeros(5, dtype=torch.float64, device=device)
         parameter = None if self._objective.best_parameter is None else 1.0
@@ -268,7 +262,7 @@ class _Learner(Learner):
         pass over them counts: the rest is written out, with r = ln(scale of Q / scale of P).
         """
         settings, labels = self.settings, self.labels[batch]
-        ratios = self._log_ratios
+        ratios = self._log_ratios.detach()
         with torch.no_grad():
             shifts = torch.sub(self._means, self._prior_means, out=self._shifts)
             pulls = torch.mul(shifts, self._precisions, out=self._pulls)
@@ -280,7 +274,7 @@ class _Learner(Learner):
             terms = torch.sub(growth, ratios, alpha=2.0, out=self._terms)
             kl = 0.5 * terms.addcmul_(shifts, pulls).sum().double()
             noise = draw_noise(self._layout, variances, self._generator)
-        means = self._named(self._means)
+        means = self._named(self._means.detach())
         leaves = [tensor.requires_grad_(True) for tensor in (*means.values(), *noise.values())]
         with torch.autocast("cuda", torch.bfloat16, enabled=self._halved, cache_enabled=False):
             outputs = noisy_call(
