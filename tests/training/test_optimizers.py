@@ -36,7 +36,6 @@ print([name for name in absent if name in sys.modules])
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_first_certificate_imports_only_what_it_needs() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FIRST_USE], capture_output=True, text=True, check=True, timeout=120
