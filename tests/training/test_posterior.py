@@ -13,7 +13,7 @@ from nonvacuous import bounds
 from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput
-from nonvacuous.training import posterior, stochastic
+from nonvacuous.training import stochastic
 from nonvacuous.training.events import EventLog, read_events
 from nonvacuous.training.loop import Diverged
 from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy
@@ -443,25 +443,6 @@ def test_images_on_a_gpu_have_their_channels_side_by_side() -> None:
     assert learner._inputs[batch].stride() == (36, 1, 6, 1)
     learner._find_slopes(batch)
     assert bool(learner._pulls.isfinite().all()) and bool(learner._growth.isfinite().all())
-
-
-@pytest.mark.gpu
-def test_large_steps_on_a_gpu_are_rounded_and_small_ones_are_not(monkeypatch) -> None:
-    model, examples = small_cnn(), stripes(40)
-    prior = DiagonalGaussian.around(model, scale=0.1)
-    device, settings = torch.device("cuda"), PosteriorSettings(scale_learning_rate=0.1)
-
-    def slopes() -> torch.Tensor:
-        learner = _Learner(model, prior, prior, examples, settings, 0, device, record=None)
-        learner._generator.manual_seed(1)
-        learner._find_slopes(torch.arange(40, device=device))
-        return torch.cat([learner._pulls, learner._growth])
-
-    exact = slopes()
-    monkeypatch.setattr(posterior, "_WORTH_HALVING", 1)
-    rounded = slopes()
-    assert not torch.equal(exact, rounded)
-    assert float((rounded - exact).norm()) < 0.03 * float(exact.norm())
 
 
 @pytest.mark.gpu

@@ -24,7 +24,7 @@ from nonvacuous.models.fronts import behind_fixed_front
 from nonvacuous.seeds import DRAWS, derived_seed
 from nonvacuous.settings import Count, Inside, NonNegative, Positive, PositiveCount, Share
 from nonvacuous.training import checks
-from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic, full_precision
+from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic
 from nonvacuous.training.loop import Learner, Records, run_epochs
 from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy, power_loss
 from nonvacuous.training.optimizers import build_optimizer, make_recordable, optimizer_tensors
@@ -34,9 +34,6 @@ from nonvacuous.training_settings import PosteriorTraining, RateSchedule
 _SCALE_RATE = 20.0
 _STEP = "training step"
 _KEPT_BYTES = 31 << 20
-# Steps of so many products are computed in bfloat16 on a GPU, in less time: in smaller ones, the
-# casts take what the products save. Means, scales and their sums stay as they are.
-_WORTH_HALVING = 500_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +170,6 @@ class _Learner(Learner):
         inputs, self.labels = checks.resident(examples, module, device)
         inputs = behind_fixed_front(module, inputs)
         self._layout = find_layout(module, inputs[:3])
-        products = min(settings.batch_size, len(examples)) * self._layout.products
-        large = products >= _WORTH_HALVING and inputs.dtype == torch.float32
-        self._halved = large and device.type == "cuda"
         self._inputs = Inputs(inputs, module)
         self._like = dict(module.named_parameters())
         self._sizes = [parameter.numel() for parameter in self._like.values()]
@@ -276,16 +270,14 @@ class _Learner(Learner):
             noise = draw_noise(self._layout, variances, self._generator)
         means = self._named(self._means.detach())
         leaves = [tensor.requires_grad_(True) for tensor in (*means.values(), *noise.values())]
-        with torch.autocast("cuda", torch.bfloat16, enabled=self._halved, cache_enabled=False):
-            outputs = noisy_call(
-                self._module,
-                self._inputs[batch],
-                layout=self._layout,
-                means=means,
-                noise=noise,
-                generator=self._generator,
-            )
-        outputs = full_precision(outputs)
+        outputs = noisy_call(
+            self._module,
+            self._inputs[batch],
+            layout=self._layout,
+            means=means,
+            noise=noise,
+            generator=self._generator,
+        )
         if settings.power is None:
             losses = bounded_cross_entropy(
                 outputs, labels, minimum_probability=settings.minimum_probability

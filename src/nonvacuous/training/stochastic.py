@@ -335,7 +335,7 @@ class _NoisyLayers(TorchFunctionMode):
             return outputs
         signs = self._signs_like(outputs)
         mean, drawn = (x.view(-1, *signs.shape[2:]) for x in (bias, self._noisy[id(bias)][1]))
-        return outputs.add_(torch.addcmul(mean, drawn, signs).to(outputs.dtype))
+        return outputs.add_(torch.addcmul(mean, drawn, signs))
 
     def _signs_like(self, maps: Tensor) -> Tensor:
         shape = maps.shape[:2] + (1,) * (maps.ndim - 2)
