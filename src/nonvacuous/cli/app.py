@@ -11,6 +11,7 @@ import os
 import sys
 
 from nonvacuous import __version__
+from nonvacuous.studies import STUDIES
 
 TYPE_CHECKING = False  # spares the import of typing
 if TYPE_CHECKING:
@@ -93,31 +94,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "certificates) and writes a page with the pictures.",
             "nonvacuous randomize --data digits",
         ),
-        "memorize": (
-            "Construct a network with 2n + d weights that gets every label right, random ones "
-            "included, and prove it in exact arithmetic.",
-            "nonvacuous memorize --data digits --out memorized",
-        ),
-        "interpolate": (
-            "Fit every training example exactly with a kernel: the function of smallest norm, "
-            "for true and random labels at once, with its error on new examples.\n\n"
-            "No ridge is added; near-singular is reported.",
-            "nonvacuous interpolate --data digits --labels true,partial:0.5,random",
-        ),
-        "measures": (
-            "Show all complexity measures of a network, and put them on trial.\n\n"
-            "Trains the network unless --weights is given. --attack measures the same "
-            "function in random gauges; --against random-labels sets a network trained on "
-            "random labels beside it.",
-            "nonvacuous measures --data digits --attack --out measures",
-        ),
-        "sparsity": (
-            "Show how few units of a network are active, how firmly, and what a bound makes "
-            "of it.\n\n"
-            "With a prior, a certificate for the network itself stands beside a plain test "
-            "and the bounds from norms.",
-            "nonvacuous sparsity --data digits --out sparsity",
-        ),
+        **{name: (words, example) for name, (_, words, example) in STUDIES.items()},
         "reproduce": (
             "Compute a figure or table of a paper again, with the published numbers beside ours.",
             "nonvacuous reproduce rescaling-figure-1 --only 784-32-10",
@@ -196,7 +173,6 @@ def _parser() -> App:
     from cyclopts import App
 
     from nonvacuous.cli.flags import from_environment, from_toml
-    from nonvacuous.studies import STUDIES
 
     parser = App(
         name="nonvacuous",
