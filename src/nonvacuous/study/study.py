@@ -212,7 +212,8 @@ class Study(ABC, Generic[Settings, Result]):
 
         A flag has a value, None where it is a switch, or "" where it goes.
         """
-        return self.then or f"nonvacuous reproduce {self.name} --help"
+        command = f"reproduce {self.name}" if self.kind == "reproduction" else self.name
+        return self.then or f"nonvacuous {command} --help"
 
     @property
     def spec(self) -> str:
