@@ -1,17 +1,28 @@
-"""Post-hoc certificates of built-in networks with batch normalization, built again by name."""
+"""Certificates of networks with batch normalization: folded where it is random, else kept."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 import nonvacuous as nv
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build, rebuild
+
+SMALL = nv.data.load("digits").train.subset(torch.arange(200))
+
+
+class Normalized(nn.Sequential):
+    def __init__(self, *, affine: bool = True) -> None:
+        norm = nn.BatchNorm1d(16, affine=affine)
+        super().__init__(nn.Flatten(), nn.Linear(64, 16), norm, nn.ReLU(), nn.Linear(16, 10))
 
 
 @pytest.mark.slow
@@ -39,6 +50,42 @@ def test_the_network_and_its_twin_are_built_again(tmp_path: Path) -> None:
         assert findings.failures == () and findings.verified
         fields = {finding.field for finding in findings.findings if finding.passed}
         assert {"held_out_twin.errors", "model"} <= fields
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["a function", "resnet:8", "resnet9:4"])
+def test_fixed_normalization_stays_what_it_is(tmp_path: Path, name: str) -> None:
+    model = Normalized if name == "a function" else build(name, (1, 8, 8), 10, seed=0)
+    method = nv.Posterior(
+        random="last",
+        prior_scale=(0.001,),
+        trials=200,
+        training=nv.PosteriorTraining(epochs=1),
+        plain_training=nv.PlainTraining(epochs=1),
+    )
+    nv.certify(model, SMALL, method=method, folder=tmp_path / "run")
+    given: Callable[[], nn.Module] | None = Normalized if name == "a function" else None
+    findings = nv.verify(tmp_path / "run", data=SMALL, trials=200, model=given)
+    assert findings.failures == () and findings.verified
+
+
+@pytest.mark.slow
+def test_normalization_without_weights_of_its_own_is_folded_too(tmp_path: Path) -> None:
+    plain = partial(Normalized, affine=False)
+    initial = nv.models.seeded(plain, seed=0)
+    network = plain()
+    network.load_state_dict(initial.state_dict())
+    network(SMALL.inputs)  # the running mean and variance
+    method = nv.PostHoc(
+        prior=nv.priors.at_initialization(initial, grid=nv.priors.ScaleGrid((0.1,))),
+        posterior_scales=(0.01,),
+        trials=200,
+        rescaling=False,
+        twin=False,
+    )
+    nv.certify(network.eval(), SMALL, method=method, folder=tmp_path / "run")
+    findings = nv.verify(tmp_path / "run", data=SMALL, trials=200, model=plain)
+    assert findings.failures == () and findings.verified
 
 
 def test_only_biases_of_layers_may_be_stored_beside_the_tensors_of_the_name() -> None:

@@ -104,13 +104,14 @@ def network_of(inquiry: Inquiry) -> nn.Module:
 def module_of(inquiry: Inquiry) -> nn.Module:
     """A network of the certified architecture, with whatever weights.
 
-    Its batch normalization is folded where the posterior is over folded weights.
+    Its batch normalization is folded where what is stored is that of the folded network.
     """
     network = unfolded_module_of(inquiry)
     posterior, examples = inquiry.contents.posterior, inquiry.known.bound_part
     if posterior is None or not has_batch_norm(network):
         return network
-    if {name for name, _ in network.named_parameters()} == set(posterior.names):
+    own = {name for name, _ in (*network.named_parameters(), *network.named_buffers())}
+    if own <= {*posterior.names, *(inquiry.contents.fixed or ())}:
         return network
     return folded(network, examples.inputs[:2]).eval().requires_grad_(False)
 
