@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from nonvacuous.certification.candidate import frozen_copy
+from nonvacuous.certification.forgetting import forgetting
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.gaussian import check_same_tensors
@@ -81,12 +82,16 @@ def adapted(model: Any, examples: Examples) -> tuple[nn.Module, tuple[str, ...]]
         conversions.append(ONE_PROBABILITY if chances else ONE_LOGIT)
     elif chances:
         conversions.append(PROBABILITIES)
-    if conversions and network is model:
+    passing = forgetting(network, examples.inputs.long() if tokens else examples.inputs)
+    if (conversions or passing is not None) and network is model:
         network = copied_network(model)
     if tokens:
         network.register_forward_pre_hook(_as_tokens)
     if scores is not outputs or one:
         network.register_forward_hook(partial(_as_scores, one, chances))
+    if passing is not None:
+        network.register_forward_hook(passing)
+        passing.clear(network)
     return network, tuple(conversions)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from nonvacuous.audit.evidence import Search
 from nonvacuous.certification.columns import RescalingFacts
+from nonvacuous.certification.forgetting import forget
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data.files import write_npz
 from nonvacuous.distributions import DiagonalGaussian
@@ -66,6 +67,7 @@ FACTS = (
 def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Module:
     """A copy in evaluation mode that no optimizer will touch."""
     copied = copied_network(module).eval().requires_grad_(False)
+    forget(copied)
     return copied if device is None else copied.to(device)
 
 

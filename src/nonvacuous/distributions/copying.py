@@ -115,6 +115,8 @@ def with_fixed(module: nn.Module, random: Iterable[str]) -> nn.Module:
             if (f"{prefix}.{own}" if prefix else own) not in kept:
                 delattr(part, own)
                 part.register_buffer(own, parameter.detach())
+                # Recurrent layers read their weights from a list that follows assignments alone.
+                setattr(part, own, part.get_buffer(own))
     return copied
 
 

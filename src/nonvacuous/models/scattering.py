@@ -53,6 +53,8 @@ class Scattering(nn.Module):
         count = channels * (1 + _OCTAVES * _ANGLES + _ANGLES**2)
         self.register_buffer("center", torch.zeros(count, 1, 1))
         self.register_buffer("spread", torch.ones(count, 1, 1))
+        if self.center.is_meta:  # asked for its shapes alone
+            return
         with torch.no_grad():
             reference = self(_natural_noise(_REFERENCE_IMAGES, channels, height, width))
         # Few digits, so that another machine's rounding gives the same buffers.
