@@ -251,7 +251,9 @@ class Certificate(records.Record):
     def _confidence(self) -> str:
         if self.evaluation is not None:
             low, high = self.evaluation.interval
-            constant = "; better than every constant answer" if self.shown_better else ""
+            constant = ""
+            if self.shown_better and (told := self.evaluation.settings.beside_constants):
+                constant = f"; {told} every constant answer"
             return (
                 f"with confidence {self.confidence:g} over the draw of {self.data.bound.examples} "
                 f"{self.evaluation.unit}; both ends at once: {shown_down(low)} to "

@@ -130,6 +130,21 @@ class Evaluation(records.Record):
         return self.entry.counts == "events"
 
     @property
+    def beside_constants(self) -> str:
+        """How a predictor that errs less often than a constant answer does beside it, in words.
+
+        By another metric the constant may do better, and a constant list of answers is none.
+        """
+        if self.metric == "top-k" and self.top > 1:
+            return ""
+        return "better than" if self.metric == "error" else "errs less often than"
+
+    @property
+    def over_all_classes(self) -> bool:
+        """Whether it is a mean over the classes, which a sample cannot be asked for."""
+        return self.entry.counts == "classes" and self.positive is None
+
+    @property
     def words(self) -> str:
         """The metric as a risk, in words.
 
@@ -138,7 +153,8 @@ class Evaluation(records.Record):
         """
         if self.range is not None and (self.entry.one_column or self.entry.needs == _RANGE):
             low, high = self.range
-            return f"{self.metric}, clipped to [{low:g}, {high:g}] and scaled to [0, 1]"
+            risk = self.entry.words if self.metric == "score" else self.metric
+            return f"{risk}, clipped to [{low:g}, {high:g}] and scaled to [0, 1]"
         of, mean = (" of " + str(self.positive), "") if self.positive is not None else ("", "mean ")
         return self.entry.words.format(of=of, mean=mean, top=self.top)
 
@@ -193,7 +209,7 @@ class EvaluationRecord(records.Record):
     #: Selective error: the share of answers is at least this, at half the failure probability.
     coverage_lower: records.Probability | None = None
     groups: dict[str, dict[str, Slice]] = {}
-    #: No group of any declared column is worse than this.
+    #: No group of any declared column that occurs in the test is worse than this.
     worst_group_upper: records.Probability | None = None
     scores: dict[str, ClassScore] = {}
     #: Labels of every example: the column it came from, and SHA-256 of its content.

@@ -47,6 +47,9 @@ def test_evaluate_writes_verifies_and_reports(rows: Path, tmp_path: Path, capsys
     assert json.loads(capsys.readouterr().out)["mode"] == "evaluate"
 
 
+ALL = [word for name in range(5) for word in ("--classes", str(name))]
+
+
 @pytest.mark.parametrize(
     ("flags", "code"),
     [
@@ -57,10 +60,11 @@ def test_evaluate_writes_verifies_and_reports(rows: Path, tmp_path: Path, capsys
         (["--max-group-risk", "0.12", "--group", "site", "--unseen"], 0),
         (["--max-group-risk", "0.06", "--group", "site", "--unseen"], 3),
         (["--max-group-risk", "0.06", "--unseen"], 2),
-        (["--metric", "balanced error", "--max-risk", "0.1", "--unseen"], 0),
+        (["--metric", "balanced error", *ALL, "--max-risk", "0.1", "--unseen"], 0),
+        (["--metric", "balanced error", "--max-risk", "0.1", "--unseen"], 1),
         (["--metric", "recall"], 2),
         (["--metric", "auc"], 2),
-        (["--metric", "Balanced-Accuracy", "--max-risk", "0.1", "--unseen"], 0),
+        (["--metric", "Balanced-Accuracy", *ALL, "--max-risk", "0.1", "--unseen"], 0),
         (["--predictions", "predicton"], 2),
         (["--confidence", "1.5"], 2),
     ],
@@ -265,7 +269,7 @@ def test_monitor_watches_the_groups_of_a_report(rows: Path, tmp_path: Path, caps
     assert main([*command, "--json"]) == 3
     record = json.loads(capsys.readouterr().out)
     assert set(record["alarms"]) == {"site=B"} and record["unwatched"] == {"site=Z": 1}
-    assert "alarm for site=B after" in page.read_text() and "Group" in page.read_text()
+    assert "Alarm for site=B after" in page.read_text() and "Group" in page.read_text()
     assert main([*command[:-4], "--group", "ward"]) == 1
 
 

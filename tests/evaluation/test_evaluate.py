@@ -104,7 +104,7 @@ def test_metrics_of_one_class(metric: str) -> None:
 @pytest.mark.parametrize("balance", ["tilt", "shares"])
 def test_means_over_classes_bracket_the_measured_value(metric: str, balance: str) -> None:
     predictions, labels, _ = classes(3000)
-    settings = {"metric": metric, "balance": balance}
+    settings = {"metric": metric, "balance": balance, "classes": np.unique(labels).tolist()}
     report = nv.evaluate(predictions=predictions, labels=labels, unseen=True, settings=settings)
     assert report.risk_lower < report.empirical.mean < report.risk_upper < 0.2
     assert report.evaluation.interval[0] <= report.risk_lower

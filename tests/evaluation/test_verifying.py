@@ -80,7 +80,9 @@ def test_a_better_number_sealed_anew_is_noticed(run, tmp_path, path: tuple[str, 
 @pytest.mark.parametrize("metric", ["loss", "balanced error", "f1", "selective error"])
 def test_every_kind_of_metric_verifies(tmp_path, metric: str) -> None:
     predictions, labels, sites = classes(300)
-    settings = {"metric": metric}
+    settings: dict[str, object] = {"metric": metric}
+    if metric in ("balanced error", "f1"):
+        settings["classes"] = range(5)
     call = {"predictions": predictions, "labels": labels}
     if metric == "loss":
         call = {"losses": np.random.default_rng(0).random(300)}

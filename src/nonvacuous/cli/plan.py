@@ -64,8 +64,9 @@ def plan(
         return DONE
     write_lines(
         f"{result}.",
-        f"The first number with this chance is {result.first:,}; two models are told apart from a "
-        f"difference of {result.detectable_difference:.4f}.",
+        f"The first number with this chance is {result.first:,}; a sign test tells two models "
+        f"apart from a difference of {result.detectable_difference:.4f}, the interval of compare "
+        "from a larger one.",
     )
     table = Table("examples", "errors allowed", "chance", "best promise", "expected promise")
     for row in result.rows:

@@ -101,6 +101,7 @@ def evaluate(
     tally = counted(chosen, stream, clusters=clusters is not None)
     tally.likeness = notes.get("likeness")
     _check_names(tally)
+    _check_classes(tally)
     target = None if folder is None else Path(folder)
     certificate = certificate_of(
         tally,
@@ -275,6 +276,18 @@ def _enter(folder: Path, tally: Tally) -> Standing:
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256("|".join(parts).encode()).hexdigest()
+
+
+def _check_classes(tally: Tally) -> None:
+    """A mean over classes is about all there are, not about those that turned up."""
+    settings = tally.settings
+    if settings.over_all_classes and settings.classes is None:
+        seen = [str(value) for value in tally.classes.values]
+        raise BadInput(
+            f"{settings.words} is a mean over all classes, those included that no row of the test "
+            f"has: declare them as classes (--classes). In the test there are "
+            f"{', '.join(seen[:10])}{' ...' if len(seen) > 10 else ''}."
+        )
 
 
 def _check_names(tally: Tally) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,13 @@ def numbers(column: Any, name: str, *, flat: bool = True) -> np.ndarray:
     return np.asarray(column, dtype=np.float64)
 
 
+def _is_number(name: str) -> bool:
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return False
+
+
 def _is_text(column: Any) -> bool:
     return hasattr(column, "dictionary_encode") or column.dtype.kind == "U"
 
@@ -109,7 +117,11 @@ def _classes(column: Any, name: str, settings: Evaluation, classes: Coder) -> np
             f"{looks}, not classes. Give the class of each row, as in {hint}."
         )
     declared = settings.classes
-    if declared is not None and not text and all(isinstance(value, str) for value in declared):
+    words = declared is not None and all(isinstance(value, str) for value in declared)
+    if words and not text and any(_is_number(str(value)) for value in declared or ()):
+        # Names that are numbers, as the command line gives them: no positions.
+        column, words = column.astype(str), False
+    if declared is not None and words and not text:
         outside = np.flatnonzero((column < 0) | (column >= len(declared)))
         if len(outside):
             raise BadRow(

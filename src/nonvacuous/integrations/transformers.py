@@ -29,8 +29,11 @@ class CertifiedTest(TrainerCallback):  # type: ignore[misc]
     def __call__(self, prediction: Any) -> dict[str, float]:
         scores = prediction.predictions
         scores = scores[0] if isinstance(scores, tuple) else scores
+        answers = (self._call["settings"] or Evaluation()).entry.answers
         self.report = evaluate(
-            predictions=scores.argmax(axis=-1), labels=prediction.label_ids, **self._call
+            predictions=scores.argmax(axis=-1) if answers else _one_column(scores),
+            labels=prediction.label_ids,
+            **self._call,
         )
         record = self.report.evaluation
         assert record is not None
@@ -39,3 +42,8 @@ class CertifiedTest(TrainerCallback):  # type: ignore[misc]
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self.report is not None:
             self.report.save(Path(args.output_dir) / "certificate.json")
+
+
+def _one_column(scores: Any) -> Any:
+    """A regressor's answers come as a table of one column."""
+    return scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores

@@ -56,7 +56,7 @@ class _Test:
         sections = [Section("How sure?", self._confidence(), figures=(self._picture(),))]
         if self.declared:
             worst = self.up(record.worst_group_upper or 1.0)
-            said = f"No group is worse than {worst}, at the same confidence."
+            said = f"No group in the test is worse than {worst}, at the same confidence."
             tables = tuple(self._groups(*declared) for declared in self.declared.items())
             sections.append(Section("For whom?", (said,), tables=tables))
         if record.groups.get("true class"):
@@ -87,9 +87,9 @@ class _Test:
             f"{whole(certificate.data.bound.examples)} {record.unit}",
             f"In the test: {f'{measured:.4g}' if record.beside else percent(measured)}",
         ]
-        if certificate.baseline is not None:
-            shown = "Better" if certificate.shown_better else "Not shown to be better"
-            badges.append(f"{shown} than always answering “{clean(certificate.baseline.name)}”")
+        if certificate.baseline is not None and (told := record.settings.beside_constants):
+            shown = capital(told) if certificate.shown_better else f"Not shown: {told}"
+            badges.append(f"{shown} always answering “{clean(certificate.baseline.name)}”")
         if record.coverage_lower is not None:
             badges.append(f"Answers at least {percent_down(record.coverage_lower)} of all")
         return tuple(badges)
@@ -227,7 +227,7 @@ def watch_page(state: Mapping[str, Any]) -> StudyPage:
     )
     if alarms:
         who = ", ".join(f"{clean(name)} after {whole(at)} labels" for name, at in alarms.items())
-        said = f"The promise no longer holds: alarm for {who}."
+        said = f"Alarm for {who}: evidence that the promise no longer holds."
     else:
         said = f"No alarm after {whole(watch['time'])} labels."
     return StudyPage(
@@ -310,7 +310,7 @@ def plan_page(
         lead=f"{sentence}.",
         badges=(
             f"First reached at {whole(plan['first'])}",
-            f"Two models are told apart from {plan['detectable_difference']:.4f}",
+            f"A sign test tells two models apart from {plan['detectable_difference']:.4f}",
         ),
         sections=(
             Section(
