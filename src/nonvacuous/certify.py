@@ -26,7 +26,7 @@ from nonvacuous.methods import Posterior
 from nonvacuous.models import specification_of
 from nonvacuous.progress import Progress
 from nonvacuous.recipes import seeded
-from nonvacuous.risk.losses import Loss, zero_one
+from nonvacuous.risk.losses import Loss, check_name, zero_one
 from nonvacuous.rules.attempts import Attempt, ledger_beside
 from nonvacuous.rules.digests import all_examples_digest, content_digest, tensors_digest
 from nonvacuous.rules.outcomes import class_sizes
@@ -99,6 +99,7 @@ def certify(
     given = examples  # before any preprocessing here: the same data with all methods
     if not isinstance(loss, Loss):
         raise BadInput(f"loss must be a loss of the library, such as nv.zero_one, not {loss!r}")
+    check_name(loss)
     if (loss.lower, loss.upper) != (0.0, 1.0):
         raise BadInput(
             f"the loss {loss.name!r} ranges over [{loss.lower}, {loss.upper}]; bounds hold for "

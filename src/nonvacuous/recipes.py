@@ -15,7 +15,8 @@ from torch import nn
 
 from nonvacuous.errors import BadInput
 
-_KEPT_AS = "recipe"
+#: No name that a network has for anything of its own.
+_KEPT_AS = "_nonvacuous_recipe"
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,11 @@ def evaluation_mode(evidence: Evidence) -> Outcome:
 @check(rows=(5,), since=1, name="each prediction depends on its own example alone")
 def one_at_a_time(evidence: Evidence) -> Outcome:
     few = probing.probes(evidence)
-    dependence = probing.batch_dependence(probing.mean_network(evidence), few.inputs)
+    network = probing.mean_network(evidence)
+    dependence = probing.batch_dependence(network, few.inputs)
+    if dependence is None:
+        bound = evidence.examples.subset(evidence.split.bound[: probing.BATCH])
+        dependence = probing.size_dependence(network, bound.inputs)
     if dependence is not None:
         return refuse(
             f"{dependence} (batch statistics, active dropout, or a state that is kept): this is "

@@ -20,7 +20,8 @@ from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, NonvacuousError
 from nonvacuous.risk.losses import Loss
 
-_BATCH = 2048
+#: How many examples are predicted at once where errors are counted.
+BATCH = 2048
 #: How many bound examples the network is probed with.
 PROBES = 16
 #: How many at a time where every operation is watched: more than the numbers that a network may
@@ -127,6 +128,16 @@ def batch_dependence(network: Network, inputs: Tensor) -> str | None:
     return precisely(network, inputs, _compare, fine=1e-5)
 
 
+def size_dependence(network: Network, inputs: Tensor) -> str | None:
+    """Whether the first predictions of a batch as large as is measured are those of a small one."""
+    with undisturbed(network.device):
+        large, small = network.run(inputs)[0][:PROBES], network.run(inputs[:PROBES])[0]
+    finite = small[torch.isfinite(small)]
+    slack = 1e-3 * float(finite.abs().max()) if finite.numel() else 0.0
+    alike = torch.allclose(large, small, rtol=0.0, atol=slack, equal_nan=True)
+    return None if alike else f"outputs change in a batch of {len(inputs)} examples"
+
+
 def overwritten(network: Network, inputs: Tensor) -> list[str]:
     """Buffers and parameters that predicting changes, and tensors in plain attributes that it
     changes and that a later prediction reads."""
@@ -197,8 +208,8 @@ def recount(network: Network, examples: Examples, loss: Loss) -> Recount:
     """Pass every example once and sum the losses."""
     total, close = 0.0, 0
     with undisturbed(network.device):
-        for start in range(0, len(examples), _BATCH):
-            stop = min(start + _BATCH, len(examples))
+        for start in range(0, len(examples), BATCH):
+            stop = min(start + BATCH, len(examples))
             outputs, _ = network.run(examples.inputs[start:stop])
             labels = examples.labels[start:stop].to(outputs.device)
             values = loss(outputs, labels)

@@ -28,6 +28,7 @@ from nonvacuous.distributions.gaussian import check_same_tensors
 from nonvacuous.distributions.priors import Prior, at_initialization
 from nonvacuous.errors import BadInput, NonvacuousError, Unsupported
 from nonvacuous.networks import fold_batch_norm
+from nonvacuous.risk.forward import check_reads_its_weights
 
 TOKENS = "inputs read as whole numbers"
 LOGITS = "scores taken from the network's several outputs"
@@ -65,6 +66,7 @@ def adapted(model: Any, examples: Examples) -> tuple[nn.Module, tuple[str, ...]]
     outputs, tokens = _called(probe, inputs, examples)
     if tokens:
         conversions.append(TOKENS)
+    check_reads_its_weights(network, _beside(network, inputs.long() if tokens else inputs))
     scores = _scores(outputs)
     if scores is None:
         raise BadInput(
@@ -83,10 +85,13 @@ def adapted(model: Any, examples: Examples) -> tuple[nn.Module, tuple[str, ...]]
     elif chances:
         conversions.append(PROBABILITIES)
     passing = forgetting(network, examples.inputs.long() if tokens else examples.inputs)
-    if (conversions or passing is not None) and network is model:
+    overwrites = not tokens and _writes_into(probe, _beside(network, inputs))
+    if (conversions or overwrites or passing is not None) and network is model:
         network = copied_network(model)
     if tokens:
         network.register_forward_pre_hook(_as_tokens)
+    elif overwrites:
+        network.register_forward_pre_hook(_as_copies)
     if scores is not outputs or one:
         network.register_forward_hook(partial(_as_scores, one, chances))
     if passing is not None:
@@ -130,6 +135,10 @@ def _operation(step: Any) -> str:
     return str(step.name()).partition("Backward")[0].lstrip("_")
 
 
+def _as_copies(_network: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(value.clone() for value in given)
+
+
 def _as_tokens(_network: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return (given[0].long(), *given[1:])
 
@@ -157,9 +166,9 @@ def _scores(outputs: Any) -> Tensor | None:
 
 
 def _beside(network: nn.Module, inputs: Tensor) -> Tensor:
-    """The inputs on the network's device."""
+    """A copy of the inputs on the network's device: some networks write into theirs."""
     parameter = next(network.parameters(), None)
-    return inputs if parameter is None else inputs.to(parameter.device)
+    return inputs.clone() if parameter is None else inputs.to(parameter.device, copy=True)
 
 
 def _answer(network: nn.Module, inputs: Tensor) -> Any:
@@ -169,6 +178,13 @@ def _answer(network: nn.Module, inputs: Tensor) -> Any:
             return network(_beside(network, inputs))
     except Exception as error:
         return error
+
+
+def _writes_into(network: nn.Module, inputs: Tensor) -> bool:
+    before = inputs._version
+    with torch.no_grad():
+        network(inputs)
+    return inputs._version != before
 
 
 def _reads(network: nn.Module, inputs: Tensor) -> bool:

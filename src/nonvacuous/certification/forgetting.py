@@ -52,7 +52,7 @@ def forgetting(network: nn.Module, inputs: Tensor) -> Forgetting | None:
     probe = copied_network(network).eval().requires_grad_(False)
     batches = inputs.to(next(probe.parameters(), inputs).device).split(WATCHED)
     with torch.no_grad():
-        outputs = probe(batches[0])
+        outputs = probe(batches[0].clone())
         before = _noted(probe)
         if not before:
             return None
@@ -77,7 +77,7 @@ def forgetting(network: nn.Module, inputs: Tensor) -> Forgetting | None:
         hook = Forgetting(passing)
         hook.clear(probe)
         try:
-            again = probe(batches[0])
+            again = probe(batches[0].clone())
         except Exception:  # it looks at what it noted in some other way
             return None
         pairs = zip(tree_leaves(outputs), tree_leaves(again), strict=True)

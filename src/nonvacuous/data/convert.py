@@ -175,8 +175,9 @@ LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
 
 def read_pair(anything: Any, *, where: str) -> tuple[Any, Any]:
     if isinstance(anything, torch.utils.data.DataLoader):
+        _check_loader(anything, where=where)
         return read_pair(anything.dataset, where=where)  # not shuffled, not batched
-    if isinstance(anything, torch.utils.data.TensorDataset):
+    if type(anything) is torch.utils.data.TensorDataset:  # a subclass may give other items
         if len(anything.tensors) != 2:
             raise BadInput(
                 f"{where}: the TensorDataset holds {len(anything.tensors)} tensors; expected two, "
@@ -198,6 +199,25 @@ def read_pair(anything: Any, *, where: str) -> tuple[Any, Any]:
         "(inputs, labels), a frame with a label column, the path of a file, a torch Dataset or "
         "nonvacuous.data.Examples"
     )
+
+
+def _check_loader(loader: torch.utils.data.DataLoader[Any], *, where: str) -> None:
+    """Refuse a loader that gives others than the examples of its dataset, each once."""
+    usual = {torch.utils.data.SequentialSampler, torch.utils.data.RandomSampler}
+    sampler = loader.sampler
+    once = type(sampler) in usual and not getattr(sampler, "replacement", False)
+    batches = type(loader.batch_sampler) in (torch.utils.data.BatchSampler, type(None))
+    plain = loader.collate_fn in (
+        torch.utils.data.default_collate,
+        torch.utils.data.default_convert,
+    )
+    if not (once and batches and plain and len(sampler) == len(loader.dataset)):  # type: ignore[arg-type]
+        odd = "sampler" if plain else "collate_fn"
+        raise BadInput(
+            f"{where}: the DataLoader has a {odd} of its own, so that it gives other examples than "
+            "its dataset holds; give the Dataset itself, or a Subset of it, with every transform "
+            "in the dataset"
+        )
 
 
 def label_column(columns: Sequence[Any], *, where: str) -> int:

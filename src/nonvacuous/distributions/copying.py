@@ -110,9 +110,11 @@ def with_fixed(module: nn.Module, random: Iterable[str]) -> nn.Module:
     unknown = sorted(kept - {name for name, _ in copied.named_parameters()})
     if unknown:
         raise BadInput(f"the network has no parameter {unknown[0]!r} that could be random")
-    for prefix, part in copied.named_modules():
+    # By identity: a weight that two layers share is random in both, whatever it is called.
+    shared = {id(p) for name, p in copied.named_parameters() if name in kept}
+    for part in copied.modules():
         for own, parameter in list(part.named_parameters(recurse=False)):
-            if (f"{prefix}.{own}" if prefix else own) not in kept:
+            if id(parameter) not in shared:
                 delattr(part, own)
                 part.register_buffer(own, parameter.detach())
                 # Recurrent layers read their weights from a list that follows assignments alone.

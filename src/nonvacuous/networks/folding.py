@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from nonvacuous.errors import BadInput, WrongMode
+from nonvacuous.errors import BadInput, NotYetSupported, WrongMode
 from nonvacuous.networks.capture import Example, capture
 from nonvacuous.networks.layer_graph import LayerGraph, Node
 
@@ -50,7 +50,14 @@ def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
     if not names:
         return copy.deepcopy(module)
     for name in sorted(names):
-        if module.get_submodule(name).running_mean is None:
+        norm = module.get_submodule(name)
+        if not type(norm).__module__.startswith("torch.nn.") or _altered(norm):
+            raise NotYetSupported(
+                f"{name or 'the network'} is a {type(norm).__name__} that does more than batch "
+                "normalization (a class of its own, a hook or another forward), which folding "
+                "would drop; write that as a layer after a plain torch.nn.BatchNorm"
+            )
+        if norm.running_mean is None:
             raise WrongMode(
                 f"{name or 'the network'} keeps no running statistics (track_running_stats="
                 "False): its predictions depend on the batch, and there is nothing to fold"
@@ -69,6 +76,11 @@ def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
             return replacement
         result.set_submodule(name, replacement)
     return result
+
+
+def _altered(layer: nn.Module) -> bool:
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks)
+    return "forward" in vars(layer) or any(hooks)
 
 
 def _layers_before(module: nn.Module, graph: LayerGraph, names: list[str]) -> dict[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -80,9 +79,9 @@ def invariance_of(loss: str) -> Invariance:
     >>> invariance_of("my own")
     Invariance(scale=False, shift=False)
     """
-    if loss == "zero-one" or re.fullmatch(r"top-\d+", loss):
+    if loss == "zero-one":
         return Invariance(scale=True, shift=True)
-    if loss.startswith(("margin ", "cross-entropy")):
+    if loss.startswith(("margin ", "cross-entropy with probabilities of at least ")):
         return Invariance(scale=False, shift=True)
     return Invariance(scale=False, shift=False)
 
@@ -141,7 +140,7 @@ def output_scale_index(groups: ScaleGroups) -> int | None:
 def with_output_scale(groups: ScaleGroups, output: OutputLayer) -> ScaleGroups:
     """The same groups and, as the last entry of log_scales, one scale for all scores.
 
-    Valid for losses that see only the order of the scores (0-1 and top-k); for others the function
+    Valid for losses that see only the order of the scores (0-1); for others the function
     that matters would change. ``rescale`` searches it together with the hidden scales, which is
     better than one after the other. Groups that have it already come back as they are.
     """

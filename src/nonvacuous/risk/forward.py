@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.gaussian import DiagonalGaussian
@@ -74,6 +75,7 @@ class LocalNoise:
         try:
             with watched:
                 outputs: Tensor = self.hollow(inputs)
+            watched.check_copies()
             if len(watched.taken) != len(self.parameters):
                 missing = {weights.name for weights in self.parameters.values()} - watched.taken
                 raise NoRule(f"{min(missing)} is never used")
@@ -188,6 +190,7 @@ def prepare(
     if not finite:
         _check_no_hidden_parameter(hollow, means, probe_inputs, outputs)
     _check_each_example_alone(hollow, means, probe_inputs, outputs)
+    check_reads_its_weights(module, probe_inputs)
     probe = Probe(probe_inputs, outputs)
     # Where outputs are NaN anyway, NaN cannot betray a parameter that a local rule missed.
     if local and finite:
@@ -244,6 +247,35 @@ def _check_no_hidden_parameter(
             "flattened copy), so draws of the weights would not reach its outputs; read each "
             "parameter from the module at every call"
         )
+
+
+@torch.no_grad()
+def check_reads_its_weights(module: nn.Module, inputs: Tensor) -> None:
+    """Refuse a network that keeps what it once computed from its weights: no draw would reach it.
+
+    The same weights are put into a copy that was called before and into one that was not.
+    """
+    called, fresh = (copied_network(module).eval() for _ in range(2))
+    try:
+        called(inputs.clone())
+        generator = torch.Generator().manual_seed(0)
+        for one, other in zip(called.parameters(), fresh.parameters(), strict=True):
+            if one.is_floating_point():
+                spread = 2.0 * float(one.abs().mean()) + 0.1
+                one.add_(spread * (torch.rand(one.shape, generator=generator).to(one) - 0.5))
+                other.copy_(one)
+        pairs = zip(*(tree_leaves(copy(inputs.clone())) for copy in (called, fresh)), strict=True)
+    except Exception as error:  # such weights may be too much for it
+        if is_out_of_memory(error):
+            raise
+        return
+    for first, second in pairs:
+        if isinstance(first, Tensor) and not torch.allclose(first, second, equal_nan=True):
+            raise Unsupported(
+                "what the network computed in an earlier call enters its answers (a cached, fused "
+                "or normalized copy of its weights, or a state that is kept), so draws of the "
+                "weights would not reach them; compute it anew in each call"
+            )
 
 
 def _check_each_example_alone(

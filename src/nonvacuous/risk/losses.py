@@ -8,6 +8,7 @@ on an example has failed there.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,9 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
+
+#: Names of the library's own losses: of these symmetries are known.
+_RESERVED = re.compile(r"zero-one$|margin |cross-entropy with probabilities of at least ")
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,16 @@ class Loss:
         if self.binary:
             return float((values == self.upper).sum())
         return float(((values.double() - self.lower) / (self.upper - self.lower)).sum())
+
+
+def check_name(loss: Loss) -> None:
+    """Refuse somebody's loss that is called like one of the library's."""
+    made_by = getattr(getattr(loss.function, "func", loss.function), "__module__", "")
+    if _RESERVED.match(loss.name) and made_by != __name__:
+        raise BadInput(
+            f"the name {loss.name!r} belongs to a loss of the library, and what is known of that "
+            "one would be taken for granted of yours; give it another name"
+        )
 
 
 def class_margins(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -58,6 +58,13 @@ _SAME_VALUES = {
 }
 
 
+_VIEWS = (Tensor.view, Tensor.view_as)
+
+
+def _shares(one: Tensor, other: Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
 class Memory:
     """What passes over the same examples share until noise comes in: the last few results.
 
@@ -123,6 +130,8 @@ class WatchedPass(TorchFunctionMode):
         self.height = distinct
         self.taken: set[str] = set()
         self.bytes = 0
+        #: What should have been a view and became a copy, and how often it had been written to.
+        self.copies: list[tuple[Tensor, int]] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -130,9 +139,12 @@ class WatchedPass(TorchFunctionMode):
         kwargs = kwargs or {}
         used = [id(x) for x in tree_leaves((args, kwargs)) if id(x) in self.parameters]
         if not used or func in _HARMLESS:
+            other = func
             if not any(isinstance(x, torch.dtype) for x in (*args, *kwargs.values())):
-                func = _SAME_VALUES.get(func, func)
-            result = func(*args, **kwargs)
+                other = _SAME_VALUES.get(func, func)
+            result = other(*args, **kwargs)
+            if other is not func and func in _VIEWS and not _shares(result, args[0]):
+                self.copies.append((result, result._version))
         else:
             rule = RULES.get(func)
             if rule is None:
@@ -144,6 +156,11 @@ class WatchedPass(TorchFunctionMode):
         if isinstance(result, Tensor):
             self.count(result)
         return result
+
+    def check_copies(self) -> None:
+        """What is written into a copy does not reach the tensor that it should be a view of."""
+        if any(tensor._version != version for tensor, version in self.copies):
+            raise NoRule("a view of what a layer returned is written to")
 
     def count(self, *tensors: Tensor) -> None:
         """Memory that a rule needs beside its result and its noise."""
