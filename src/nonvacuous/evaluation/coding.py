@@ -128,11 +128,15 @@ def _missing(name: str, row: int, count: int, *, words: bool) -> BadRow:
 
 
 class Coder:
-    """Values as codes 0, 1, 2, ... in the order of their first batch; ``values`` names them."""
+    """Values as codes 0, 1, 2, ... in the order of their first batch; ``values`` names them.
 
-    def __init__(self, known: Iterable[str | int] = ()) -> None:
-        self.values: list[str | int] = list(known)
-        self._codes = {value: code for code, value in enumerate(self.values)}
+    Where one value is a fraction all numbers are named as doubles, whichever batch came first.
+    """
+
+    def __init__(self, known: Iterable[str | int | float] = ()) -> None:
+        self.values: list[str | int | float] = list(known)
+        self._fractions = False
+        self._codes: dict[str | int | float, int] = {v: code for code, v in enumerate(self.values)}
 
     def __call__(self, column: Any) -> np.ndarray:
         """Codes of a column that :func:`plain` made."""
@@ -163,19 +167,33 @@ class Coder:
         """The code of a value, by how it is written; -1 where it never occurred."""
         return next((c for c, v in enumerate(self.values) if str(v) == str(value)), -1)
 
-    def _table(self, values: Sequence[str | int]) -> np.ndarray:
+    def _table(self, values: Sequence[str | int | float]) -> np.ndarray:
+        if not self._fractions and any(isinstance(value, float) for value in values):
+            self._fractions = True
+            self.values = [_as_double(value) for value in self.values]
         for value in values:
             if value not in self._codes:
                 self._codes[value] = len(self.values)
-                self.values.append(value)
+                self.values.append(_as_double(value) if self._fractions else value)
         return np.array([self._codes[value] for value in values], dtype=np.int64)
 
 
+def _as_double(value: str | int | float) -> str | int | float:
+    """The number as a double, where that is the same number."""
+    return float(value) if isinstance(value, int) and abs(value) < 2**53 else value
+
+
 class ColumnDigest:
-    """SHA-256 of a column, the same however it is cut into batches and wherever it is stored."""
+    """SHA-256 of a column, the same however it is cut into batches and wherever it is stored.
+
+    Whole numbers are read as such, and as doubles as soon as one number of the column is a
+    fraction: a batch of whole numbers alone is no column of another kind.
+    """
 
     def __init__(self) -> None:
         self._hashes: dict[str, tuple[Any, Any]] = {}
+        #: By shape, all numbers so far as doubles, from the first batch of whole numbers on.
+        self._doubles: dict[str, Any] = {}
 
     def update(self, column: Any) -> None:
         if hasattr(column, "dictionary_encode"):
@@ -189,9 +207,18 @@ class ColumnDigest:
             kind = "text" if column.ndim == 1 else f"text {column.shape[1:]}"
             self._feed(kind, lengths.tobytes(), b"".join(encoded))
         else:
-            kind = "whole" if column.dtype.kind == "i" else "real"
-            data = column.astype("<i8" if kind == "whole" else "<f8", copy=False)
-            self._feed(f"{kind} {column.shape[1:]}", np.ascontiguousarray(data).data.cast("B"), b"")
+            self._feed_numbers(column, f"{column.shape[1:]}")
+
+    def _feed_numbers(self, column: np.ndarray, shape: str) -> None:
+        if column.dtype.kind == "i":
+            if shape not in self._doubles:
+                before = self._hashes.get(f"real {shape}")
+                self._doubles[shape] = before[0].copy() if before else hashlib.sha256()
+            self._feed(f"whole {shape}", _bytes_of(column, "<i8"), b"")
+        else:
+            self._feed(f"real {shape}", _bytes_of(column, "<f8"), b"")
+        if shape in self._doubles:
+            self._doubles[shape].update(_bytes_of(column, "<f8"))
 
     def _feed(self, kind: str, first: Any, second: Any) -> None:
         pair = self._hashes.setdefault(kind, (hashlib.sha256(), hashlib.sha256()))
@@ -199,7 +226,24 @@ class ColumnDigest:
         pair[1].update(second)
 
     def hexdigest(self) -> str:
-        whole = hashlib.sha256()
-        for kind, (first, second) in sorted(self._hashes.items()):
-            whole.update(kind.encode() + first.digest() + second.digest())
-        return whole.hexdigest()
+        hashes = dict(self._hashes)
+        for shape, doubles in self._doubles.items():
+            if f"real {shape}" in hashes:
+                del hashes[f"whole {shape}"]
+                hashes[f"real {shape}"] = doubles, hashlib.sha256()
+        return _joined(hashes)
+
+    def as_cut(self) -> str:
+        """What older versions wrote: batches of whole numbers apart from those with fractions."""
+        return _joined(self._hashes)
+
+
+def _bytes_of(column: np.ndarray, kind: str) -> memoryview:
+    return np.ascontiguousarray(column.astype(kind, copy=False)).data.cast("B")
+
+
+def _joined(hashes: dict[str, tuple[Any, Any]]) -> str:
+    whole = hashlib.sha256()
+    for kind, (first, second) in sorted(hashes.items()):
+        whole.update(kind.encode() + first.digest() + second.digest())
+    return whole.hexdigest()
