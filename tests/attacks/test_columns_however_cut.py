@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import nonvacuous as nv
@@ -85,3 +86,55 @@ def test_columns_that_an_older_version_cut_in_batches_verify(monkeypatch) -> Non
         report = nv.evaluate(losses=losses, unseen=True, settings={"metric": "loss"})
     assert nv.verify(report, data={"losses": losses}).verified
     assert not nv.verify(report, data={"losses": losses[::-1]}).passed
+
+
+def test_a_report_from_arrays_verifies_from_tables_that_call_groups_by_their_names(
+    tmp_path: Path,
+) -> None:
+    predictions, labels, sites = classes(300)
+    report = nv.evaluate(
+        predictions=predictions, labels=labels, groups={"site": sites}, unseen=True
+    )
+    columns = {"predictions": predictions, "labels": labels, "site": sites}
+    table = pd.DataFrame(columns)
+    table.to_csv(tmp_path / "answers.csv", index=False)
+    for evidence in (columns, table, tmp_path / "answers.csv"):
+        assert nv.verify(report, data=evidence).verified
+    table["site"] = table["site"].to_numpy()[::-1]
+    other = nv.verify(report, data=table)
+    assert [f.field for f in other.failures] == ["evaluation.digests"]
+
+
+def test_a_users_file_called_like_ours_verifies(tmp_path: Path) -> None:
+    predictions, labels, _ = classes(300)
+    named = {"predictions": "p", "labels": "y", "unseen": True}
+    np.savez(tmp_path / "columns.npz", p=predictions, y=labels)
+    report = nv.evaluate(data=tmp_path / "columns.npz", folder=tmp_path / "run", **named)
+    assert nv.verify(report, data=tmp_path / "columns.npz").verified
+    assert nv.verify(tmp_path / "run").verified
+    assert nv.verify(report, data=tmp_path / "run/columns.npz").verified
+
+
+def test_another_column_called_predictions_is_left_alone() -> None:
+    predictions, labels, _ = classes(300)
+    table = {"p": predictions, "y": labels, "predictions": labels}
+    report = nv.evaluate(data=table, predictions="p", labels="y", unseen=True)
+    assert nv.verify(report, data=table).verified
+    assert not nv.verify(report, data={**table, "p": labels}).passed
+
+
+def test_rows_that_were_chosen_verify_from_the_file_and_from_the_folder(tmp_path: Path) -> None:
+    predictions, labels, sites = classes(300)
+    table = {"p": predictions, "y": labels, "site": sites}
+    report = nv.evaluate(
+        data=table,
+        predictions="p",
+        labels="y",
+        unseen=True,
+        settings={"where": ("site=A",)},
+        folder=tmp_path / "run",
+    )
+    assert nv.verify(report, data=table).verified
+    assert nv.verify(tmp_path / "run").verified
+    missing = nv.verify(report, data={"p": predictions, "y": labels})
+    assert "no column 'site'" in missing.failures[0].detail

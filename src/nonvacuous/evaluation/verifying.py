@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from nonvacuous.bounds import constant_margin, f1_lower, holdout, holdout_lower, jaccard_lower
 from nonvacuous.bounds.rounding import down, shown_up
 from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.evaluation import audit as questions
 from nonvacuous.evaluation.conclusions import baseline_of, conclude
 from nonvacuous.evaluation.evaluate import EVIDENCE
@@ -143,8 +143,6 @@ def _statement(test: _Test) -> str:
 
 
 def _recount(certificate: Certificate, record: EvaluationRecord, evidence: Any) -> Tally:
-    names = {role: record.columns.get(role, role) for role in record.digests}
-    where = record.settings.where
     if isinstance(evidence, str | Path):
         path = Path(evidence)
         if path.is_dir():
@@ -155,11 +153,33 @@ def _recount(certificate: Certificate, record: EvaluationRecord, evidence: Any) 
                 )
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             equal(certificate.artifacts.get(EVIDENCE), content, f"artifacts.{EVIDENCE}")
-        if path.name == EVIDENCE:
-            names, where = {role: role for role in names}, ()
         evidence = path
-    elif isinstance(evidence, Mapping) and {"predictions", "losses"} & set(evidence):
-        names = {role: role.removeprefix("group:") for role in names}
+    failed: list[Exception] = []
+    for names, where in _namings(record):
+        try:
+            return _counted(record, evidence, names, where)
+        except (Disagreement, BadInput) as error:
+            failed.append(error)
+    # Columns that are there and hold something else say more than columns that are not there.
+    raise next((e for e in failed if not isinstance(e, Unrecognized)), failed[0])
+
+
+def _namings(record: EvaluationRecord) -> list[tuple[dict[str, str], tuple[str, ...]]]:
+    """What the columns may be called, and which rows of them count; their digests decide.
+
+    As in the file that was tested; by their roles, as they are stored, of the rows that counted;
+    and groups by their own names, as whoever gave arrays knows them.
+    """
+    own = {role: record.columns.get(role, role) for role in record.digests}
+    stored = {role: role for role in own}
+    plainly = {role: role.removeprefix("group:") for role in own}
+    namings = [(own, record.settings.where), (stored, ()), (plainly, ())]
+    return [naming for at, naming in enumerate(namings) if naming not in namings[:at]]
+
+
+def _counted(
+    record: EvaluationRecord, evidence: Any, names: dict[str, str], where: tuple[str, ...]
+) -> Tally:
     tally = counted(
         record.settings, batches_of(evidence, names, where), clusters=record.unit == "clusters"
     )
