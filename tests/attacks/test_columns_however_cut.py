@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nonvacuous as nv
@@ -96,7 +95,7 @@ def test_a_report_from_arrays_verifies_from_tables_that_call_groups_by_their_nam
         predictions=predictions, labels=labels, groups={"site": sites}, unseen=True
     )
     columns = {"predictions": predictions, "labels": labels, "site": sites}
-    table = pd.DataFrame(columns)
+    table = pytest.importorskip("pandas").DataFrame(columns)
     table.to_csv(tmp_path / "answers.csv", index=False)
     for evidence in (columns, table, tmp_path / "answers.csv"):
         assert nv.verify(report, data=evidence).verified

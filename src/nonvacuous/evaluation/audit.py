@@ -36,7 +36,7 @@ def audit(
         _function(invariant),
         _groups(tally),
         _order(tally),
-        _paid(standing, tally.settings.attempts),
+        _paid(standing, tally),
     )
 
 
@@ -117,11 +117,15 @@ def _order(tally: Tally) -> Assumption:
     return _answer(ORDER, "checked", "no other naming fits much better.")
 
 
-def _paid(standing: Standing | None, attempts: int) -> Assumption:
+def _paid(standing: Standing | None, tally: Tally) -> Assumption:
+    attempts = tally.settings.attempts
     paid = f"the confidence is shared by {attempts}" if attempts > 1 else "one test is paid for"
     if standing is None:
         return _answer(PAID, "asserted", f"{paid}; no ledger was kept (give a folder).")
     shares = standing.shares(attempts)
+    if shares <= 1 and not {"labels", "ids"} & set(tally.digests):
+        why = "nothing but labels or ids shows a ledger which examples these are."
+        return _answer(PAID, "asserted", f"{paid}; {why}")
     if shares <= 1:
         return _answer(PAID, "checked", f"{paid}, and the ledger agrees.")
     before = len(standing.earlier) + len(standing.alike)

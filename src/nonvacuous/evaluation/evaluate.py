@@ -62,7 +62,7 @@ def evaluate(
                  and below are then names of its columns
     groups       columns by name, as ``{"site": sites}``, or a list of names in ``data``
     clusters     which rows belong together (one patient, one document): each cluster is one draw
-    ids          to find repeated examples
+    ids          names of the examples: to find repeated ones, and other tests of the same ones
     confidence   of the promise, and of every other claim of the report alone
     unseen       your word that no example was used to train, tune or choose the predictor
     settings     what is measured, see :class:`~nonvacuous.evaluation_records.Evaluation`
@@ -257,20 +257,25 @@ def _save(kept: list[Batch], folder: Path) -> dict[str, str]:
 def _enter(folder: Path, tally: Tally) -> Standing:
     """The test's line in the ledger, and where it stands."""
     digests = {role: digest.hexdigest() for role, digest in tally.digests.items()}
-    examples = _digest(*(digests[role] for role in ("labels", "ids") if role in digests))
-    sizes = sorted((int(n) for n in tally.truths), reverse=True)
+    return record_attempt(ledger_beside(folder), attempt_of(tally, digests))
+
+
+def attempt_of(tally: Tally, digests: Mapping[str, str]) -> Attempt:
+    """The line of a test: its examples are those that its ids name, or else its labels.
+
+    Without either nothing shows which examples were tested: only the same outcome is found again.
+    """
     outcome = _digest(*(digests.get(role, "") for role in ("predictions", "losses")))
-    return record_attempt(
-        ledger_beside(folder),
-        Attempt(
-            examples=examples if "labels" in digests else "",
-            bound=examples if "labels" in digests else outcome,
-            config=_digest(tally.settings.model_dump_json(exclude={"name", "dataset", "attempts"})),
-            paid=tally.settings.attempts,
-            outcome=outcome,
-            classes=tuple(sizes),
-            command="evaluate",
-        ),
+    known = _digest(*(digests[role] for role in ("labels", "ids") if role in digests))
+    named = _digest("ids", str(tally.rows), tally.named.hexdigest()) if "ids" in digests else ""
+    return Attempt(
+        examples=named or (known if "labels" in digests else ""),
+        bound=known if "labels" in digests else named or outcome,
+        config=_digest(tally.settings.model_dump_json(exclude={"name", "dataset", "attempts"})),
+        paid=tally.settings.attempts,
+        outcome=outcome,
+        classes=tuple(sorted((int(n) for n in tally.truths), reverse=True)),
+        command="evaluate",
     )
 
 

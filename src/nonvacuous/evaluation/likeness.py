@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,28 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray(bits ^ (bits >> np.uint64(31)))
+
+
+class Unordered:
+    """What identifies some values in whatever order they come, here and in any other process."""
+
+    def __init__(self) -> None:
+        self._sums = [0, 0]
+
+    def add(self, column: Any) -> None:
+        """Values of a plain column."""
+        if hasattr(column, "to_pylist") or column.dtype.kind == "U":
+            # What Python itself makes of a text changes from one process to the next.
+            items = column.to_pylist() if hasattr(column, "to_pylist") else column.tolist()
+            codes = (zlib.crc32(text.encode()) for text in items)
+            bits = _mixed(np.fromiter(codes, dtype=np.uint64, count=len(items)))
+        else:
+            bits = hashes_of(column)
+        for at, hashes in enumerate((bits, _mixed(~bits))):
+            self._sums[at] = (self._sums[at] + int(hashes.sum(dtype=np.uint64))) % 2**64
+
+    def hexdigest(self) -> str:
+        return "".join(f"{total:016x}" for total in self._sums)
 
 
 class Distinct:

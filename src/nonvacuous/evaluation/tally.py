@@ -18,7 +18,7 @@ from nonvacuous import bounds
 from nonvacuous.bounds.rounding import as_risk, down
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import Coder, ColumnDigest
-from nonvacuous.evaluation.likeness import Distinct, Likeness, hashes_of
+from nonvacuous.evaluation.likeness import Distinct, Likeness, Unordered, hashes_of
 from nonvacuous.evaluation.outcomes import outcomes, prepared
 from nonvacuous.evaluation.tables import Batch
 from nonvacuous.evaluation_records import Evaluation
@@ -123,6 +123,8 @@ class Tally:
         #: The losses and their groups, row by row, while they are few enough to be bet on.
         self._kept: list[dict[str, np.ndarray]] | None = [] if self.has_losses else None
         self.ids: Distinct | None = None
+        #: The same ids in another order name the same examples.
+        self.named = Unordered()
         #: Which inputs resemble others, where a predictor was given them.
         self.likeness: Likeness | None = None
 
@@ -161,6 +163,7 @@ class Tally:
         if "ids" in columns:
             self.ids = self.ids or Distinct()
             self.ids.add(hashes_of(columns["ids"]))
+            self.named.add(columns["ids"])
         if self.clustered:
             units = self._clusters(columns["clusters"])[keep]
             for name, own in codes.items():
