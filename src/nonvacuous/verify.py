@@ -12,6 +12,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.verifying import check_test
 from nonvacuous.methods import METHODS, HeldOut
 from nonvacuous.progress import Progress
+from nonvacuous.rules.attempts import ledger_beside
 from nonvacuous.verification.audited import added_since, audited_note, skip_newer
 from nonvacuous.verification.checking import skip_symmetries
 from nonvacuous.verification.examples import check_examples
@@ -55,7 +56,7 @@ def verify(
                   that is built in, or given as ``model`` with its weights before training
 
     A certificate of a test needs no network: run_folder or data is the folder, the file or the
-    table of the columns that were counted.
+    table of the columns that were counted; the ledger beside the folder is read if it is there.
 
     The result lists one finding for every question; ``raise_if_failed()`` turns the first failure
     into an :class:`~nonvacuous.errors.InvalidCertificate`. ``passed`` says that nothing which was
@@ -80,7 +81,14 @@ def verify(
             f"seed {seed} is the one the certificate was sampled with; fresh trials need another."
         )
     if parsed.evaluation is not None:
-        check_test(parsed, run_folder if data is None else data, findings)
+        beside = None if ledger is None else Path(ledger)
+        if (
+            beside is None
+            and isinstance(run_folder, str | os.PathLike)
+            and Path(run_folder).is_dir()
+        ):
+            beside = ledger_beside(Path(run_folder))
+        check_test(parsed, run_folder if data is None else data, findings, ledger=beside)
         check_seal(reading, findings)
         return Verification(source, tuple(findings.findings), parsed.status)
     if run_folder is not None and not isinstance(run_folder, str | os.PathLike):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,13 @@ ORDER = "predictions and labels name their classes alike"
 PAID = "every test on these examples is paid for"
 #: All of them, in the order of the record.
 ASKED = (UNSEEN, INDEPENDENT, FIXED, FUNCTION, GROUPS, ORDER, PAID)
+#: What the predictor's answers are found to be when they are tried again.
+SAME_ANSWERS = "{} inputs got the same answers in batches of another make-up."
 #: A column that separates right from wrong this often by chance would be a wonder.
 _WONDER = 1e-9
+_ROWS, _CLUSTERS = "one row is one draw", "clusters are the draws"
+_NO_LEDGER = "no ledger was kept (give a folder)."
+_UNKNOWN = "nothing but labels or ids shows a ledger which examples these are."
 
 
 def audit(
@@ -38,6 +44,44 @@ def audit(
         _order(tally),
         _paid(standing, tally),
     )
+
+
+def sayable(attempts: int, *, named: bool) -> dict[str, dict[str, str]]:
+    """Every sentence of the audit that finds nothing wrong, by question and status, as a pattern.
+
+    Those of older versions stand here too: an honest report is never called false for its words.
+    ``named`` says that labels or ids tell a ledger which examples these are.
+    """
+    unpaid = re.escape(_NO_LEDGER) if named else f"({re.escape(_NO_LEDGER)}|{re.escape(_UNKNOWN)})"
+    paid = re.escape(_payment(attempts))
+    number = r"\d+"
+    ids = rf"(at least {number} of {number} rows repeat an id|{number} ids are repeated)"
+    near = f"(, {number} more hardly differ from one)?"
+    inputs = f"{number} of {number} inputs are the same as another one{near}"
+    given = "predictions were given; how they were computed is not known here."
+    return {
+        UNSEEN: {"asserted": r"declared by the user\."},
+        INDEPENDENT: {
+            "not checkable": rf"({_ROWS}|{_CLUSTERS})(; {ids})?(; {inputs})?\.",
+        },
+        FIXED: {"asserted": r"stated by whoever ran the test\."},
+        FUNCTION: {
+            "asserted": re.escape(given),
+            "checked": re.escape(SAME_ANSWERS).replace(re.escape("{}"), number),
+        },
+        GROUPS: {
+            "asserted": r".+: declared by the user; no column separates right from wrong\.",
+            "checked": r"there are no groups\.",
+        },
+        ORDER: {
+            "checked": r"no other naming fits much better\.",
+            "not checkable": r"there is no table of classes to compare\.",
+        },
+        PAID: {
+            "asserted": rf"{paid}; {unpaid}",
+            "checked": rf"{paid}, and the ledger agrees\.",
+        },
+    }
 
 
 def _answer(name: str, status: Any, detail: str, effect: Any = "none") -> Assumption:
@@ -64,7 +108,7 @@ def _independent(tally: Tally) -> Assumption:
     if broken and not tally.clustered:
         remedy = "Say what belongs together with clusters, each of which counts once."
         return _answer(INDEPENDENT, "violated", f"{'; '.join(seen)}. {remedy}", "conditional")
-    unit = "clusters are the draws" if tally.clustered else "one row is one draw"
+    unit = _CLUSTERS if tally.clustered else _ROWS
     return _answer(INDEPENDENT, "not checkable", f"{'; '.join([unit, *seen])}.")
 
 
@@ -117,15 +161,18 @@ def _order(tally: Tally) -> Assumption:
     return _answer(ORDER, "checked", "no other naming fits much better.")
 
 
+def _payment(attempts: int) -> str:
+    return f"the confidence is shared by {attempts}" if attempts > 1 else "one test is paid for"
+
+
 def _paid(standing: Standing | None, tally: Tally) -> Assumption:
     attempts = tally.settings.attempts
-    paid = f"the confidence is shared by {attempts}" if attempts > 1 else "one test is paid for"
+    paid = _payment(attempts)
     if standing is None:
-        return _answer(PAID, "asserted", f"{paid}; no ledger was kept (give a folder).")
+        return _answer(PAID, "asserted", f"{paid}; {_NO_LEDGER}")
     shares = standing.shares(attempts)
     if shares <= 1 and not {"labels", "ids"} & set(tally.digests):
-        why = "nothing but labels or ids shows a ledger which examples these are."
-        return _answer(PAID, "asserted", f"{paid}; {why}")
+        return _answer(PAID, "asserted", f"{paid}; {_UNKNOWN}")
     if shares <= 1:
         return _answer(PAID, "checked", f"{paid}, and the ledger agrees.")
     before = len(standing.earlier) + len(standing.alike)

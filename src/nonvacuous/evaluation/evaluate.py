@@ -22,12 +22,12 @@ from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.audit import audit
 from nonvacuous.evaluation.coding import as_array, plain
-from nonvacuous.evaluation.conclusions import baseline_of, conclude
+from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude
 from nonvacuous.evaluation.outcomes import roles_of
 from nonvacuous.evaluation.predicting import predicted
 from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name
 from nonvacuous.evaluation.tally import Tally, counted
-from nonvacuous.evaluation_records import Evaluation
+from nonvacuous.evaluation_records import Evaluation, EvaluationRecord
 from nonvacuous.files import write_atomically
 from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
 from nonvacuous.settings import in_words
@@ -128,7 +128,22 @@ def certificate_of(
     artifacts: Mapping[str, str] | None = None,
 ) -> Certificate:
     """The certificate of a tally."""
-    settings, attempts, share = tally.settings, tally.settings.attempts, failure
+    budget, share = budget_of(tally.settings, failure)
+    promise, record = conclude(tally, share)
+    return written(
+        promise,
+        record.model_copy(update={"columns": dict(columns or {})}),
+        budget=budget,
+        classes=max(2, len(tally.classes.values)),
+        baseline=baseline_of(tally, share),
+        assumptions=audit(tally, unseen=unseen, standing=standing, invariant=invariant),
+        artifacts=artifacts or {},
+    )
+
+
+def budget_of(settings: Evaluation, failure: float) -> tuple[records.BudgetRecord, float]:
+    """How the failure probability is spent, and what is left of it for one predictor."""
+    attempts, share = settings.attempts, failure
     budget = ConfidenceBudget(failure=failure)
     if settings.metric == "selective error" and attempts == 1:
         budget.spend("error among answers", failure / 2, reason="the error of what was answered")
@@ -138,14 +153,25 @@ def certificate_of(
         if attempts > 1:
             reason = f"shared by {attempts} predictors, all fixed before any result was shown"
         share = budget.choose("test", failure, choices=attempts, reason=reason)
-    promise, record = conclude(tally, share)
-    record = record.model_copy(update={"columns": dict(columns or {})})
-    assumptions = audit(tally, unseen=unseen, standing=standing, invariant=invariant)
-    digests = record.digests
+    return records.BudgetRecord.model_validate(budget.to_dict()), share
+
+
+def written(
+    promise: Promise,
+    record: EvaluationRecord,
+    *,
+    budget: records.BudgetRecord,
+    classes: int,
+    baseline: records.BaselineRecord | None,
+    assumptions: tuple[records.Assumption, ...],
+    artifacts: Mapping[str, str],
+) -> Certificate:
+    """The certificate that these numbers make: everything else follows from them."""
+    settings, digests, failure = record.settings, record.digests, budget.failure
     words = "error rate" if settings.metric == "error" else settings.words
     mean = " (mean over clusters)" if record.unit == "clusters" else ""
-    draws = promise.trials if "examples" in promise.inputs else tally.rows
-    whole = tally.settings.counts_events and not tally.clustered
+    draws = promise.trials if "examples" in promise.inputs else record.rows
+    whole = settings.counts_events and record.unit == "examples"
     return Certificate.sealed(
         statement=f"With confidence {1.0 - failure:.10g} over the draw of {draws} {record.unit}, "
         f"the {words}{mean} of {settings.name} on new examples is at most "
@@ -159,14 +185,14 @@ def certificate_of(
         bound=records.BoundRecord(
             name=promise.name, theorem=promise.theorem, inputs=promise.inputs
         ),
-        budget=records.BudgetRecord.model_validate(budget.to_dict()),
+        budget=budget,
         data=records.DataRecord(
             name=settings.dataset,
-            classes=max(2, len(tally.classes.values)),
+            classes=classes,
             preprocessing="as given",
             bound=records.ExampleSet(
                 examples=draws,
-                index_digest=_digest(str(tally.rows)),
+                index_digest=_digest(str(record.rows)),
                 content_digest=_digest(*(d for r, d in digests.items() if r != "predictions")),
             ),
         ),
@@ -184,7 +210,7 @@ def certificate_of(
             seed=settings.seed,
             risk_upper=min(1.0, promise.errors / promise.trials),
         ),
-        baseline=baseline_of(tally, share),
+        baseline=baseline,
         evaluation=record,
         assumptions=assumptions,
         seed=settings.seed,
@@ -194,7 +220,7 @@ def certificate_of(
             "numpy": np.__version__,
             "scipy": scipy.__version__,
         },
-        artifacts=dict(artifacts or {}),
+        artifacts=dict(artifacts),
     )
 
 

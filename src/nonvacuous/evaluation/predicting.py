@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.errors import BadInput, WrongMode
+from nonvacuous.evaluation.audit import SAME_ANSWERS
 from nonvacuous.evaluation.coding import to_numpy
 from nonvacuous.evaluation.likeness import Likeness
 
@@ -130,7 +131,7 @@ def _tried_again(answer: Answers, inputs: Any, raw: np.ndarray) -> str:
             f"NOT the same answers to {count} inputs came in another order: the predictor depends "
             "on the batch, on chance or on what it answered before. Test one fixed function."
         )
-    return f"{count} inputs got the same answers in batches of another make-up."
+    return SAME_ANSWERS.format(count)
 
 
 class OnRay:

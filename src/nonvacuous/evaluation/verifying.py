@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,14 +13,18 @@ from nonvacuous.bounds.rounding import down, shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.evaluation import audit as questions
-from nonvacuous.evaluation.conclusions import baseline_of, conclude
-from nonvacuous.evaluation.evaluate import EVIDENCE
+from nonvacuous.evaluation.conclusions import THEOREMS, Promise, baseline_of, conclude
+from nonvacuous.evaluation.evaluate import EVIDENCE, attempt_of, budget_of, written
 from nonvacuous.evaluation.tables import batches_of
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally, counted
 from nonvacuous.evaluation_records import EvaluationRecord, TestedBaseline
-from nonvacuous.verification.findings import Collector, Disagreement, equal
+from nonvacuous.records import Record
+from nonvacuous.rules.attempts import read_attempts, standing
+from nonvacuous.verification.findings import Collector, Disagreement, NotAsked, equal
 
 _CLASSES = (TRUE_CLASS, PREDICTED_CLASS)
+#: Asked elsewhere, or facts about the machine that made it.
+_APART = ("status", "assumptions", "software", "digest")
 
 
 class _Test(NamedTuple):
@@ -30,10 +35,13 @@ class _Test(NamedTuple):
     share: float
 
 
-def check_test(certificate: Certificate, evidence: Any, findings: Collector) -> None:
+def check_test(
+    certificate: Certificate, evidence: Any, findings: Collector, *, ledger: Path | None = None
+) -> None:
     """Every number from the counts in the file, and the counts from the columns if they are here.
 
     ``evidence`` is the run folder, the file or the table that holds the columns; None without.
+    ``ledger`` is the file of attempts, if one is named or may lie beside the run folder.
     """
     record = certificate.evaluation
     assert record is not None
@@ -44,7 +52,7 @@ def check_test(certificate: Certificate, evidence: Any, findings: Collector) -> 
         ("the constant answer was compared", "baseline", _baseline),
         ("every question was asked", "assumptions", _questions),
         ("the status follows from the assumptions", "status", _status),
-        ("the statement says the number", "statement", _statement),
+        ("statement and fields follow from the record", "statement", _fields),
     ):
         findings.expect(name, field, partial(check, test))
     absent = isinstance(evidence, str | Path) and Path(evidence).is_dir()
@@ -63,6 +71,9 @@ def check_test(certificate: Certificate, evidence: Any, findings: Collector) -> 
         again, audit = partial(_again, test, tally), partial(_audit, test, tally)
         findings.expect("counting again gives every number", "evaluation", again)
         findings.expect("the audit finds nothing else", "assumptions", audit)
+        if ledger is not None:
+            known = partial(_attempts, test, tally, ledger)
+            findings.expect("the ledger of attempts knows this test", "attempts", known)
 
 
 def _promise(test: _Test) -> str:
@@ -70,6 +81,7 @@ def _promise(test: _Test) -> str:
     inputs = certificate.bound.inputs
     selective = record.settings.metric == "selective error"
     equal(inputs.get("failure"), down(share / 2) if selective else share, "bound.inputs.failure")
+    _counts(test)
     if certificate.bound.name != "held-out tail":
         return f"{certificate.bound.name}: the columns decide; they are counted below if given."
     counts = {"errors": int(inputs["errors"]), "examples": int(inputs["examples"])}
@@ -82,6 +94,28 @@ def _promise(test: _Test) -> str:
     equal(certificate.risk_upper, upper, "risk_upper")
     equal(record.risk_lower, lower, "evaluation.risk_lower")
     return f"{counts['errors']} of {counts['examples']} give {shown_up(upper)}."
+
+
+def _counts(test: _Test) -> None:
+    """Whether such a bound, of so many draws, can be one of such a test."""
+    certificate, record, _ = test
+    settings, name, inputs = record.settings, certificate.bound.name, certificate.bound.inputs
+    trials, whole = certificate.empirical.trials, record.unit == "examples"
+    if settings.counts_events and whole:
+        fits = name == "held-out tail"
+    elif settings.entry.counts == "classes":
+        fits = name == "held-out tail" or name not in THEOREMS
+    else:
+        fits = name in THEOREMS
+    if not fits:
+        raise Disagreement(f"no test of {settings.words} rests on {name!r}.", "bound.name")
+    equal(inputs.get("examples", inputs.get("classes")), trials, "empirical.trials")
+    if settings.entry.counts == "classes":
+        return
+    if whole and settings.metric != "selective error":
+        equal(trials, record.rows, "empirical.trials")
+    elif trials > record.rows:
+        raise Disagreement(f"{trials} draws come from {record.rows} rows.", "empirical.trials")
 
 
 def _groups(test: _Test) -> str:
@@ -125,8 +159,28 @@ def _baseline(test: _Test) -> str:
 
 
 def _questions(test: _Test) -> str:
-    if tuple(a.name for a in test.certificate.assumptions) != questions.ASKED:
+    """All of them, each with a status and words that the audit of a test can give it."""
+    certificate, record, _ = test
+    if tuple(a.name for a in certificate.assumptions) != questions.ASKED:
         raise Disagreement("the assumptions are not those that a test is asked.")
+    named = bool({"labels", "ids"} & set(record.digests))
+    sayable = questions.sayable(record.settings.attempts, named=named)
+    for position, assumption in enumerate(certificate.assumptions):
+        if assumption.effect != "none":
+            continue
+        says, where = sayable[assumption.name], f"assumptions.{position}"
+        if assumption.status not in says:
+            raise Disagreement(
+                f"“{assumption.name}” is called {assumption.status}; the audit can only say "
+                f"{' or '.join(says)}.",
+                f"{where}.status",
+            )
+        if not re.fullmatch(says[assumption.status], assumption.detail, re.DOTALL):
+            raise Disagreement(
+                f"“{assumption.name}” is explained by {assumption.detail!r}; the audit does not "
+                "say that.",
+                f"{where}.detail",
+            )
     return f"{len(questions.ASKED)} assumptions."
 
 
@@ -135,11 +189,53 @@ def _status(test: _Test) -> str:
     return test.certificate.status
 
 
-def _statement(test: _Test) -> str:
-    said, number = test.certificate.statement, shown_up(test.certificate.risk_upper)
-    if not said.endswith(f"at most {number}."):
-        raise Disagreement("the statement names another number than the promise.")
-    return "it does."
+def _fields(test: _Test) -> str:
+    """Everything that is said twice, in words or for a reader's convenience, from what it is of."""
+    certificate, record, _ = test
+    bound, empirical = certificate.bound, certificate.empirical
+    promise = Promise(
+        errors=empirical.amount,
+        trials=empirical.trials,
+        risk_upper=certificate.risk_upper,
+        risk_lower=record.risk_lower,
+        interval=(record.interval[0], record.interval[1]),
+        theorem=THEOREMS.get(bound.name, bound.theorem),
+        name=bound.name,
+        inputs=bound.inputs,
+    )
+    _same(certificate, _rewritten(certificate, promise, record, certificate.data.classes))
+    return "the sentence, its names, digests and counts."
+
+
+def _rewritten(
+    certificate: Certificate, promise: Promise, record: EvaluationRecord, classes: int
+) -> Certificate:
+    """The certificate as it is written from these numbers, with its author's own assumptions."""
+    budget, _ = budget_of(record.settings, certificate.budget.failure)
+    return written(
+        promise,
+        record,
+        budget=budget,
+        classes=classes,
+        baseline=certificate.baseline,
+        assumptions=certificate.assumptions,
+        artifacts=certificate.artifacts,
+    )
+
+
+def _same(claimed: Any, fresh: Any, where: str = "") -> None:
+    """Raise for the first field that differs; what older versions did not write may be missing."""
+    if isinstance(fresh, Record) and isinstance(claimed, type(fresh)):
+        for name in type(fresh).model_fields:
+            absent = name in fresh.later and name not in claimed.model_fields_set
+            if not absent and (where or name not in _APART):
+                field = f"{where}.{name}".lstrip(".")
+                _same(getattr(claimed, name), getattr(fresh, name), field)
+    elif isinstance(fresh, dict) and isinstance(claimed, dict) and set(fresh) == set(claimed):
+        for name, value in fresh.items():
+            _same(claimed[name], value, f"{where}.{name}")
+    else:
+        equal(claimed, fresh, where)
 
 
 def _recount(certificate: Certificate, record: EvaluationRecord, evidence: Any) -> Tally:
@@ -193,22 +289,57 @@ def _counted(
 def _again(test: _Test, tally: Tally) -> str:
     certificate, recorded, share = test
     promise, record = conclude(tally, share)
-    for name in EvaluationRecord.model_fields:
-        if name not in ("columns", "digests"):  # these are compared already, those are names
-            equal(getattr(recorded, name), getattr(record, name), f"evaluation.{name}")
-    equal(certificate.risk_upper, promise.risk_upper, "risk_upper")
-    equal(certificate.empirical.amount, float(promise.errors), "empirical")
-    equal(certificate.baseline, baseline_of(tally, share), "baseline")
-    return "promise, groups, classes and constant answer."
+    # Digests are compared already, and columns are names alone.
+    kept = {"columns": recorded.columns, "digests": recorded.digests}
+    _same(recorded, record.model_copy(update=kept), "evaluation")
+    _same(certificate.baseline, baseline_of(tally, share), "baseline")
+    classes = max(2, len(tally.classes.values))
+    _same(certificate, _rewritten(certificate, promise, recorded, classes))
+    return "promise, groups, classes and constant answer, and what is said of them."
 
 
 def _audit(test: _Test, tally: Tally) -> str:
-    fresh = questions.audit(tally, unseen=True, standing=None, invariant=None)
-    recorded = {a.name: a for a in test.certificate.assumptions}
-    for name in (questions.INDEPENDENT, questions.GROUPS, questions.ORDER):
-        own = next(a for a in fresh if a.name == name)
+    fresh = {a.name: a for a in questions.audit(tally, unseen=True, standing=None, invariant=None)}
+    for position, recorded in enumerate(test.certificate.assumptions):
+        name, own = recorded.name, fresh[recorded.name]
+        if name not in (questions.INDEPENDENT, questions.GROUPS, questions.ORDER):
+            continue
         # Inputs are not among the columns: what they showed may stand in the record alone.
-        stricter = name == questions.INDEPENDENT and own.effect == "none"
-        if recorded[name].effect != own.effect and not stricter:
+        inputs = name == questions.INDEPENDENT and own.effect == "none"
+        if recorded.effect != own.effect and not inputs:
             raise Disagreement(f"“{name}”: {own.detail}")
+        if own.effect == "none" and not inputs:
+            _same(recorded, own, f"assumptions.{position}")
     return "repeated rows, groups and class names."
+
+
+def _attempts(test: _Test, tally: Tally, ledger: Path) -> str:
+    """Its line is there, and what stood before it is what the certificate says."""
+    certificate, record, _ = test
+    entries = read_attempts(ledger)
+    own = attempt_of(tally, record.digests)
+    rivals = [e for e in entries if own.bound == e.bound or own.examples == e.examples != ""]
+    # Lines of older versions may name settings and examples otherwise; an outcome is an outcome.
+    ended = [e for e in entries if e.outcome == own.outcome]
+    ended = [e for e in ended if e.config == own.config] or ended
+    line = next((e for e in ended if e.paid == own.paid), None)
+    stated = next(a for a in certificate.assumptions if a.name == questions.PAID)
+    if line is None and ended:
+        shares = " and ".join(sorted({str(e.paid) for e in ended}))
+        raise Disagreement(
+            f"it says that {own.paid} tests share the confidence; the ledger has it with {shares}."
+        )
+    if line is None:
+        if not rivals or stated.status != "checked":
+            raise NotAsked(f"{ledger} knows nothing of this test.", needed=False)
+        raise Disagreement(
+            f"it has {len(rivals)} lines about these examples and none of this test: it was "
+            "changed, or moved beside a ledger that is not its own."
+        )
+    # As of its first line: what came later did not make it less valid.
+    before = standing(entries[: entries.index(line) + 1], line)
+    found = questions.audit(tally, unseen=True, standing=before, invariant=None)
+    paid = next(a for a in found if a.name == questions.PAID)
+    if paid.effect != "none" and stated.effect == "none":
+        raise Disagreement(f"“{questions.PAID}”: {paid.detail}", "assumptions")
+    return f"{len(rivals)} line{'s' * (len(rivals) != 1)} about these examples, with its own."
