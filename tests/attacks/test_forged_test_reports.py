@@ -261,3 +261,19 @@ def test_reports_of_older_versions_verify(tmp_path: Path, monkeypatch) -> None:
     nv.evaluate(losses=losses, unseen=True, settings={"metric": "loss"}, folder=tmp_path / "run")
     older = _forged(tmp_path / "run", _ALONE[0], lambda record: record["evaluation"].pop("beside"))
     assert nv.verify(older, tmp_path / "run").verified
+
+
+def test_a_score_that_an_older_version_called_by_its_name_is_not_verified(tmp_path: Path) -> None:
+    """It left "1 -" out of the sentence: nothing was forged, and the sentence is false."""
+    scores = np.random.default_rng(0).random(300) * 5
+    settings = {"metric": "score", "range": (0, 5)}
+    nv.evaluate(losses=scores, unseen=True, settings=settings, folder=tmp_path / "run")
+
+    def older(record: dict[str, Any]) -> None:
+        record["statement"] = record["statement"].replace("1 - mean score", "score")
+        record["loss"]["name"] = record["loss"]["name"].replace("1 - mean score", "score")
+
+    found = nv.verify(_forged(tmp_path / "run", older), tmp_path / "run")
+    assert found.passed and not found.verified
+    lower = _set("loss.name", "score")
+    assert not nv.verify(_forged(tmp_path / "run", older, lower), tmp_path / "run").passed

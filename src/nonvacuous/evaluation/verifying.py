@@ -204,7 +204,19 @@ def _fields(test: _Test) -> str:
         inputs=bound.inputs,
     )
     _same(certificate, _rewritten(certificate, promise, record, certificate.data.classes))
+    if certificate.loss.name == _left_out(record):
+        raise NotAsked(
+            f"an older version wrote {certificate.loss.name!r} where the number is about "
+            f"{record.settings.words!r}: make the report again."
+        )
     return "the sentence, its names, digests and counts."
+
+
+def _left_out(record: EvaluationRecord) -> str | None:
+    """What older versions called a score with a range, of which they left out the "1 -"."""
+    words = record.settings.words
+    ranged = record.settings.metric == "score" and record.settings.range is not None
+    return words.removeprefix("1 - mean ") if ranged else None
 
 
 def _rewritten(
@@ -212,7 +224,7 @@ def _rewritten(
 ) -> Certificate:
     """The certificate as it is written from these numbers, with its author's own assumptions."""
     budget, _ = budget_of(record.settings, certificate.budget.failure)
-    return written(
+    fresh = written(
         promise,
         record,
         budget=budget,
@@ -221,6 +233,12 @@ def _rewritten(
         assumptions=certificate.assumptions,
         artifacts=certificate.artifacts,
     )
+    older = _left_out(record)
+    if older is None or certificate.loss.name != older:
+        return fresh
+    said = fresh.statement.replace(f", the {record.settings.words}", f", the {older}", 1)
+    loss = fresh.loss.model_copy(update={"name": older})
+    return fresh.model_copy(update={"statement": said, "loss": loss})
 
 
 def _same(claimed: Any, fresh: Any, where: str = "") -> None:
