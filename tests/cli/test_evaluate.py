@@ -273,6 +273,16 @@ def test_monitor_watches_the_groups_of_a_report(rows: Path, tmp_path: Path, caps
     assert main([*command[:-4], "--group", "ward"]) == 1
 
 
+def test_errors_are_not_watched_for_a_promise_about_another_loss(tmp_path: Path, capsys) -> None:
+    stream, out = tmp_path / "rows.csv", tmp_path / "runs" / "one"
+    stream.write_text("prediction,label\n" + "0.8,1\n0.2,0\n" * 50)
+    assert main(["evaluate", str(stream), "--metric", "brier", "--unseen", "--out", str(out)]) == 0
+    command = ["monitor", str(stream), "--promise", str(out), "--predictions", "prediction"]
+    assert main([*command, "--state", str(tmp_path / "s.json")]) == 2
+    said = capsys.readouterr().err
+    assert "--predictions watches errors" in said and "half the Brier score" in said
+
+
 @pytest.mark.slow
 def test_watch_follows_a_growing_file(tmp_path: Path) -> None:
     stream = tmp_path / "labels.csv"

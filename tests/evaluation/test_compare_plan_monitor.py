@@ -197,6 +197,33 @@ def test_groups_are_watched_and_missing_labels_counted() -> None:
         nv.monitor(0.05, groups=True)
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"metric": "event", "clusters": True}, "mean over clusters.*mean loss of each cluster"),
+        ({"metric": "f1", "positive": 1}, "1 - F1 of 1.*metric 'error'"),
+        ({"metric": "balanced error"}, "balanced error.*metric 'error'"),
+        ({"metric": "recall", "positive": 1}, "1 - recall of 1"),
+        ({"metric": "selective error", "abstain": 2}, "errors among rows that were answered"),
+        ({"metric": "absolute error", "range": (0, 2)}, "clipped and scaled alike"),
+        ({"metric": "loss", "range": (0, 2)}, r"nv.monitor\(0\."),
+    ],
+)
+def test_risks_that_are_no_mean_of_all_losses_are_not_watched(settings: dict, words: str) -> None:
+    """Watched nevertheless, an unchanged world raised the alarm in nearly every run."""
+    wrong = np.arange(400) % 10 == 0
+    labels = np.arange(400) % 2
+    given = {"predictions": np.where(wrong, 1 - labels, labels), "labels": labels}
+    if settings["metric"] in ("event", "loss"):
+        given = {"losses": wrong * 1}
+    if settings.get("clusters"):
+        settings = {"metric": "event"}
+        given["clusters"] = np.arange(400) // 20
+    report = nv.evaluate(**given, settings=settings, unseen=True)
+    with pytest.raises(BadInput, match=words):
+        nv.monitor(report)
+
+
 def test_late_labels_count_when_they_come_and_are_named(tmp_path) -> None:
     watch = nv.monitor(0.5).update([0, None, None, 1])
     assert (watch.seen, watch.missing, watch.late) == (2, 2, 0)

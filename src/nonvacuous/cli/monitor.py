@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import DONE, TOO_RISKY
+from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
 from nonvacuous.cli.output import answered, write_lines
 from nonvacuous.errors import BadInput, Unrecognized
@@ -63,9 +63,14 @@ def monitor(
     """
     from nonvacuous.evaluation.monitor import monitor as watching
 
-    observer = watching(
-        _promise_of(promise), false_alarm=false_alarm, groups=columns.group, state=state
-    )
+    promised = _promise_of(promise)
+    if columns.predictions is not None and not _about_errors(promised):
+        raise UsageError(
+            f"--predictions watches errors, but the certificate is about the "
+            f"{promised.evaluation.settings.words}. Write the losses that it speaks of into a "
+            "column, and name that with --loss."
+        )
+    observer = watching(promised, false_alarm=false_alarm, groups=columns.group, state=state)
     before: tuple[int, int] | None = None
     looked: tuple[int, int] | None = None
     while True:
@@ -103,6 +108,12 @@ def _promise_of(text: str) -> Any:
         from nonvacuous.certificate import Certificate
 
         return Certificate.load(path / "certificate.json" if path.is_dir() else path)
+
+
+def _about_errors(promise: Any) -> bool:
+    """Whether a right answer counts 0 and a wrong one 1, as far as is known."""
+    test = None if isinstance(promise, float) else promise.evaluation
+    return test is None or (test.settings.counts_events and test.settings.metric != "top-k")
 
 
 def _version(file: Path) -> tuple[int, int]:

@@ -249,6 +249,33 @@ def _losses(items: Any) -> np.ndarray:
     return array
 
 
+def _check_watchable(certificate: Certificate) -> None:
+    """Refuse a promise that is not about the mean of the losses that arrive one by one."""
+    if certificate.status == "refused":
+        raise BadInput("a certificate that was refused promises nothing that could be watched.")
+    test = certificate.evaluation
+    if test is None:
+        return
+    about, watch, number = "", "", f"as in nv.monitor({shown_up(certificate.risk_upper)})"
+    if test.unit == "clusters":
+        about = "the mean over clusters, in which a large one counts no more than a small one"
+        watch = f"the mean loss of each cluster, once all of it has arrived, {number}"
+    elif test.settings.entry.counts == "classes":
+        about = f"the {test.settings.words}, for which rows of different classes count differently"
+        watch = "errors with a certificate of metric 'error' on the same examples"
+    elif test.settings.metric == "selective error":
+        about = "rows that were answered"
+        watch = f"errors among rows that were answered, against the number, {number}"
+    elif test.settings.range is not None:
+        about = f"the {test.settings.words}"
+        watch = f"losses that were clipped and scaled alike, against the number, {number}"
+    if about:
+        raise BadInput(
+            f"the certificate is about {about}: the losses of all rows have another mean, and an "
+            f"alarm about them could be false. Watch {watch}."
+        )
+
+
 def monitor(
     promise: Certificate | float,
     *,
@@ -258,7 +285,8 @@ def monitor(
 ) -> Monitor:
     """Watch a promise while labels arrive, looking as often as you like.
 
-    promise      a certificate, or the number itself: the risk is at most this
+    promise      a certificate about the mean of the losses, or the number itself: the risk is at
+                 most this
     false_alarm  the chance, over the whole future, of an alarm although the promise holds
     groups       watch the groups of the certificate too, or those of the columns named; everybody
                  and all groups share ``false_alarm``
@@ -273,8 +301,8 @@ def monitor(
     (False, True)
     """
     promises = {"": promise.risk_upper if isinstance(promise, Certificate) else promise}
-    if isinstance(promise, Certificate) and promise.status == "refused":
-        raise BadInput("a certificate that was refused promises nothing that could be watched.")
+    if isinstance(promise, Certificate):
+        _check_watchable(promise)
     if groups:
         if not isinstance(promise, Certificate):
             raise BadInput(
