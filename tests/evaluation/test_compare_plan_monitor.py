@@ -344,6 +344,30 @@ def test_disagreement_adds_both_failures() -> None:
         nv.disagreement(report, [1], [1, 2])
 
 
+def test_what_is_not_inherited_is_said() -> None:
+    labels = np.arange(400) % 2
+    call = {"predictions": labels, "labels": labels}
+    report = nv.evaluate(**call, unseen=True)
+    clusters = nv.evaluate(**call, clusters=np.arange(400) // 20, unseen=True)
+    for wrong, words in (
+        (lambda: nv.disagreement(clusters, labels, labels), "mean over clusters"),
+        (lambda: nv.disagreement(report, labels, labels, failure=0.97), "leave no confidence"),
+        (lambda: nv.disagreement(report, labels, labels, failure=None), "failure must be a number"),
+        (lambda: nv.disagreement(report, labels, labels, models=2.5), "models must be an integer"),
+        (lambda: nv.disagreement(report, labels, labels, models=True), "models must be an integer"),
+        (lambda: nv.disagreement(report, labels, labels.astype(str)), "old model answers in words"),
+        (lambda: nv.disagreement("runs/a", labels, labels), "a certificate.*not 'runs/a'"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            wrong()
+    assert nv.disagreement(report, labels, labels).status == "valid"
+    inherited = nv.disagreement(nv.evaluate(**call), labels, labels)
+    assert inherited.status == "conditional"
+    assert str(inherited).startswith("CONDITIONAL, as the certificate is: risk <= ")
+    yes = nv.disagreement(report, labels.astype(bool), labels)
+    assert yes.disagreements == 0, "true and 1 are one answer, as they are to evaluate"
+
+
 def test_several_values_per_row_are_refused() -> None:
     table, column = np.zeros((6, 2), dtype=int), [0, 1] * 3
     report = nv.evaluate(predictions=column, labels=column, groups={"s": column}, unseen=True)

@@ -215,6 +215,10 @@ def _exactly_needed(wins: int, losses: int, n: int, half: float) -> float:
     return needed
 
 
+def _is_text(column: Any) -> bool:
+    return hasattr(column, "dictionary_encode") or column.dtype.kind == "U"
+
+
 @dataclass(frozen=True)
 class Inherited:
     """The promise about a new model: the old one's, and how often the two differ at most."""
@@ -224,9 +228,12 @@ class Inherited:
     disagreements: int
     inputs: int
     disagreement_upper: float
+    #: Of the certificate: what it leaves open is left open here.
+    status: str = "valid"
 
     def __str__(self) -> str:
-        return (
+        word = "" if self.status == "valid" else f"{self.status.upper()}, as the certificate is: "
+        return word + (
             f"risk <= {shown_up(self.risk_upper)} with confidence {self.confidence:.10g}: they "
             f"differ on {self.disagreements} of {self.inputs} inputs, on at most "
             f"{shown_up(self.disagreement_upper)} of all."
@@ -245,23 +252,46 @@ def disagreement(
 
     Both predict the same unlabeled inputs: independent draws of the certified distribution that
     the new model was not made with. ``failure`` comes on top of the report's own; with several
-    new ``models`` each has its share of it.
+    new ``models`` each has its share of it. What a conditional report leaves open stays open.
     """
+    if not isinstance(report, Certificate):
+        raise BadInput(
+            f"the report is a certificate, as nv.Certificate.load reads it, not {report!r:.60}."
+        )
     if report.status == "refused" or report.loss.name != "zero-one":
         raise BadInput("only the error rate of a certificate that was not refused is inherited.")
-    coder = Coder()
-    new = coder(one_each(new_predictions, "new_predictions"))
-    old = coder(one_each(old_predictions, "old_predictions"))
+    if report.evaluation is not None and report.evaluation.unit == "clusters":
+        raise BadInput(
+            "the certificate is about the mean over clusters, in which a large one counts no more "
+            "than a small one: how many rows two models differ on says nothing about it. Test the "
+            "new model itself, or inherit from a test on one example of each cluster."
+        )
+    share = checks.failure_probability(failure) / checks.count("models", models, minimum=1)
+    spent = up(report.budget.failure + failure)
+    if spent >= 1.0:
+        raise BadInput(
+            f"failure {failure:g} comes on top of the certificate's {report.budget.failure:g}: "
+            "together they leave no confidence. Give a smaller one, as in failure=0.01."
+        )
+    new = one_each(new_predictions, "new_predictions")
+    old = one_each(old_predictions, "old_predictions")
     if len(new) != len(old) or not len(new):
         raise BadInput(f"both must predict the same inputs: got {len(new)} and {len(old)} answers.")
-    if models < 1:
-        raise BadInput(f"models counts the new models, from 1 up, got {models!r}.")
-    differ = int((new != old).sum())
-    end = holdout(errors=differ, examples=len(new), failure=failure / models)
+    if _is_text(new) != _is_text(old):
+        words, digits = ("new", "old") if _is_text(new) else ("old", "new")
+        raise BadInput(
+            f"the {words} model answers in words, the {digits} one in numbers: every answer would "
+            "count as another one. Give both in the same form."
+        )
+    # Whoever differs errs, as if the old answers were the labels.
+    apart = {"predictions": new, "labels": old}
+    differ = int(outcomes(apart, Evaluation(), Coder()).losses.sum())
+    end = holdout(errors=differ, examples=len(new), failure=share)
     return Inherited(
         risk_upper=as_risk(up(report.risk_upper + end)),
-        confidence=1.0 - up(report.budget.failure + failure),
+        confidence=1.0 - spent,
         disagreements=differ,
         inputs=len(new),
         disagreement_upper=end,
+        status=report.status,
     )
