@@ -56,6 +56,10 @@ ALL = [word for name in range(5) for word in ("--classes", str(name))]
         (["--max-risk", "0.09", "--unseen"], 0),
         (["--max-risk", "0.05", "--unseen"], 3),
         (["--max-risk", "0.09"], 3),
+        (["--max-risk", "nan", "--unseen"], 2),
+        (["--max-risk", "5", "--unseen"], 2),
+        (["--max-group-risk", "nan", "--group", "site", "--unseen"], 2),
+        (["--max-group-risk", "-0.1", "--group", "site", "--unseen"], 2),
         (["--max-risk", "0.09", "--allow-conditional"], 0),
         (["--max-group-risk", "0.12", "--group", "site", "--unseen"], 0),
         (["--max-group-risk", "0.06", "--group", "site", "--unseen"], 3),
@@ -92,6 +96,22 @@ def test_scores_and_the_promise_inherited(rows: Path, tmp_path: Path, capsys) ->
     assert main(command) == 2
     assert main(["evaluate", str(rows), "--unlabeled", str(rows)]) == 2
     assert main(["evaluate"]) == 2
+
+
+def test_what_is_inherited_from_a_conditional_report_passes_no_gate(
+    rows: Path, tmp_path: Path, capsys
+) -> None:
+    out = tmp_path / "runs" / "two"
+    assert main(["evaluate", str(rows), "--out", str(out)]) == 0
+    command = ["evaluate", str(rows), "--certified", str(out), "--predictions", "new"]
+    command += ["--old", "prediction"]
+    assert main([*command, "--max-risk", "0.5"]) == 3
+    assert "Gate: the certificate is conditional" in capsys.readouterr().err
+    assert main([*command, "--max-risk", "0.5", "--allow-conditional"]) == 0
+    assert main([*command, "--max-risk", "nan", "--allow-conditional"]) == 2
+    capsys.readouterr()
+    assert main([*command, "--max-group-risk", "0.5"]) == 2
+    assert "--max-group-risk is not read where" in capsys.readouterr().err
 
 
 def test_compare_one_file_and_two(rows: Path, tmp_path: Path, capsys) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
+from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
-from nonvacuous.cli.flags import SWITCH, Json, Repeated, failure_of, instead_of
+from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError, as_usage
+from nonvacuous.cli.flags import SWITCH, Json, Repeated, dashed, failure_of, instead_of
 from nonvacuous.cli.output import answered, say, write_certificate, write_lines, write_next
 from nonvacuous.evaluation.tables import READERS, read_columns
 from nonvacuous.evaluation_records import Evaluation
@@ -96,12 +97,16 @@ def evaluate(
 ) -> int:
     """Promise how wrong a predictor is, from examples that it never saw."""
     failure_of(call.confidence)
+    with as_usage():
+        for flag, limit in ("--max-risk", call.max_risk), ("--max-group-risk", call.max_group_risk):
+            if limit is not None:
+                checks.unit_interval(flag, limit)
     chosen, out = settings or Evaluation(), call.out
     file = file or call.unlabeled
     if file is None:
         raise UsageError("name the file of predictions and labels, as in: evaluate answers.csv")
     if call.certified is not None:
-        return _inherited(file, call.certified, call)
+        return _inherited(file, call.certified, call, chosen)
     if call.unlabeled is not None or call.old is not None:
         raise UsageError("--unlabeled and --old speak of --certified: name the certified report.")
     from nonvacuous.evaluation.evaluate import evaluate as test
@@ -162,11 +167,10 @@ def _gates(report: Any, call: Call) -> int:
     max_risk, max_group = call.max_risk, call.max_group_risk
     if max_risk is None and max_group is None:
         return DONE
-    allowed = ("valid", "conditional") if call.allow_conditional else ("valid",)
     worst = report.evaluation.worst_group_upper
     if max_group is not None and worst is None:
         raise UsageError("--max-group-risk needs groups: name their column with --group.")
-    failed = [] if report.status in allowed else [f"the report is {report.status}"]
+    failed = [] if _allowed(report.status, call) else [f"the report is {report.status}"]
     for what, risk, flag, limit in (
         ("the", report.risk_upper, "--max-risk", max_risk),
         ("a group's", worst, "--max-group-risk", max_group),
@@ -177,14 +181,44 @@ def _gates(report: Any, call: Call) -> int:
     return TOO_RISKY if failed else DONE
 
 
-def _inherited(file: Path, certified: Path, call: Call) -> int:
+def _allowed(status: str, call: Call) -> bool:
+    """Whether a report of that status may pass the gates."""
+    return status == "valid" or (status == "conditional" and call.allow_conditional)
+
+
+#: The flags that --certified reads; any other would be given in vain.
+_WITH_CERTIFIED = (
+    "certified",
+    "unlabeled",
+    "old",
+    "predictions",
+    "max_risk",
+    "allow_conditional",
+    "json",
+)
+
+
+def _inherited(file: Path, certified: Path, call: Call, settings: Evaluation) -> int:
     from nonvacuous.evaluation.compare import disagreement
 
     if call.old is None:
         raise UsageError("--certified needs --old, the column of the certified model's answers.")
+    usual = Call()
+    for name in (field.name for field in fields(Call) if field.name not in _WITH_CERTIFIED):
+        if getattr(call, name) != getattr(usual, name):
+            raise UsageError(
+                f"{dashed(name)} is not read where a promise is inherited with --certified: leave "
+                "it out."
+            )
     path = certified / "certificate.json" if certified.is_dir() else certified
-    columns = read_columns(file, {"new": call.predictions, "old": call.old})
+    names = {"new": call.predictions, "old": call.old}
+    columns = read_columns(file, names, settings.where)
     result = disagreement(Certificate.load(path), columns["new"], columns["old"])
     answered(asdict(result), lambda _: write_lines(str(result)), as_json=call.json)
-    limit = call.max_risk
-    return TOO_RISKY if limit is not None and result.risk_upper > limit else DONE
+    if call.max_risk is None:
+        return DONE
+    failed = result.risk_upper > call.max_risk
+    if not _allowed(result.status, call):
+        say(f"Gate: the certificate is {result.status} (--allow-conditional).")
+        failed = True
+    return TOO_RISKY if failed else DONE
