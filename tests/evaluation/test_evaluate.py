@@ -573,3 +573,19 @@ def test_a_stream_that_ends_early_is_refused() -> None:
 
     with pytest.raises(BadInput, match="ended after 1 of 5"):
         nv.evaluate(lambda x: x, Short([(np.array([0, 1]), np.array([0, 1]))]), unseen=True)
+
+
+@pytest.mark.parametrize("metric", ["event", "success", "error", "f1", "brier"])
+def test_a_range_that_would_not_be_read_is_refused(metric: str) -> None:
+    """Events were scaled by it, and sums a little below a whole number counted as one less."""
+    given = {"predictions": [0, 1] * 500, "labels": [0, 1] * 500}
+    if metric in ("event", "success"):
+        given = {"losses": [1] + [0] * 999}
+    with pytest.raises(BadInput, match=f"metric '{metric}' has no range"):
+        nv.evaluate(**given, unseen=True, settings={"metric": metric, "range": (0, 1.001)})
+
+
+def test_a_range_wider_than_a_double_is_refused() -> None:
+    wide = {"metric": "loss", "range": (-1e308, 1e308)}
+    with pytest.raises(BadInput, match="wider than the largest number"):
+        nv.evaluate(losses=[0.1] * 5, unseen=True, settings=wide)

@@ -7,6 +7,7 @@ the number alone). Clusters have one line each: one is one draw, however far apa
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -105,6 +106,8 @@ class Tally:
                 f"no exact bound is known for metric {settings.metric!r} on clusters; use 'error' "
                 "or a loss, or take one example from each cluster."
             )
+        if settings.range is not None:
+            _check_range(settings.metric, settings.entry.counts, *settings.range)
         self.settings = settings
         self.clustered = clusters
         self.rows = 0
@@ -276,6 +279,20 @@ class Tally:
         """An order that depends on the seed and the number alone, on every version of numpy."""
         stream = np.random.PCG64(derived_seed(self.settings.seed, "order of betting"))
         return np.argsort(stream.random_raw(size), kind="stable")
+
+
+def _check_range(metric: str, counts: str, low: float, high: float) -> None:
+    """Refuse a range that would not be read, and one that no double can scale."""
+    if counts != "losses" or metric == "brier":
+        raise BadInput(
+            f"metric {metric!r} has no range: it is right or wrong, or lies in [0, 1] by itself. "
+            "Leave range out, or use metric 'loss' or 'score' for numbers in a range."
+        )
+    if not math.isfinite(high - low):
+        raise BadInput(
+            f"the range from {low:g} to {high:g} is wider than the largest number of a computer: "
+            "nothing can be scaled by it. Declare the least and the largest loss that can occur."
+        )
 
 
 #: Groups of one column are fewer than this.
