@@ -265,6 +265,41 @@ def test_missing_labels_are_counted_not_guessed(tmp_path: Path, capsys) -> None:
     assert out.endswith("1 labels late, 0 missing\n")
 
 
+@pytest.mark.parametrize(
+    ("prediction", "label"), [("1", "1.0"), ("True", "1"), ("1.0", "1"), ("a", "a")]
+)
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_one_answer_in_two_forms_is_no_error(
+    tmp_path: Path, capsys, prediction: str, label: str, kind: str
+) -> None:
+    """As pandas writes a column of whole numbers of which some are missing: as floats."""
+    stream = tmp_path / "labels.csv"
+    stream.write_text("prediction,label\n" + f"{prediction},{label}\n" * 99 + f"{prediction},\n")
+    if kind != "csv":
+        arrow_csv, parquet = (pytest.importorskip(f"pyarrow.{m}") for m in ("csv", "parquet"))
+        table = arrow_csv.read_csv(stream)
+        stream = tmp_path / f"labels.{kind}"
+        if kind == "parquet":
+            parquet.write_table(table, stream)
+        else:
+            stream.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    command = ["monitor", str(stream), "--promise", "0.05", "--predictions", "prediction"]
+    assert main([*command, "--state", str(tmp_path / "s.json")]) == 0
+    assert "0 errors in 99 labels" in (out := capsys.readouterr().out)
+    assert "1 missing (rows 99" in out
+
+
+def test_words_are_not_compared_with_numbers(tmp_path: Path, capsys) -> None:
+    stream = tmp_path / "labels.csv"
+    stream.write_text("prediction,label\n" + "0,cat\n" * 20)
+    command = ["monitor", str(stream), "--promise", "0.05", "--predictions", "prediction"]
+    assert main([*command, "--state", str(tmp_path / "s.json")]) == 1
+    assert "labels are words and predictions numbers" in capsys.readouterr().err
+    stream.write_text("prediction,label\n0,1\n\n0,\n0,1\n1,inf\n")
+    assert main([*command, "--state", str(tmp_path / "s.json")]) == 1
+    assert f"the first in line 6 of {stream}" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_column_of_words_is_no_column_of_losses(tmp_path: Path, capsys) -> None:
     stream = tmp_path / "labels.csv"

@@ -197,6 +197,31 @@ def test_groups_are_watched_and_missing_labels_counted() -> None:
         nv.monitor(0.05, groups=True)
 
 
+@pytest.mark.parametrize("kind", ["yes or no", "whole", "as floats", "words"])
+def test_groups_are_watched_under_the_names_that_the_test_gave_them(kind: str) -> None:
+    codes = np.arange(800) % 2
+    groups = {"yes or no": codes.astype(bool), "words": np.array(["a", "b"])[codes]}
+    tested = groups.get(kind, codes)
+    live = {"as floats": codes.astype(float)}.get(kind, tested)[:80].tolist()
+    wrong = np.arange(800) % 100 == 0
+    report = nv.evaluate(
+        predictions=wrong * 1, labels=np.zeros(800, int), groups={"g": tested}, unseen=True
+    )
+    watch = nv.monitor(report, groups=True)
+    live[3], live[5] = None, math.nan
+    watch.update([1] * 80, groups={"g": live})
+    assert len([name for name in watch.alarms if name]) == 2, "each group has its own watch"
+    assert watch.unwatched == {"g=": 2}, "a missing group is nobody's"
+    assert "2 labels without a g, about which nothing was promised" in str(watch)
+    with pytest.raises(BadInput, match="g is a single int"):
+        watch.update([1], groups={"g": 1})
+
+
+def test_what_is_masked_is_missing() -> None:
+    watch = nv.monitor(0.5).update(np.ma.masked_array([0, 1, 1], mask=[0, 1, 1]))
+    assert (watch.seen, watch.missing, watch.errors) == (1, 2, 0.0)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -16,7 +16,7 @@ from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
 from nonvacuous.cli.output import answered, write_lines
 from nonvacuous.errors import BadInput, Unrecognized
-from nonvacuous.evaluation.tables import Batch, batches_of
+from nonvacuous.evaluation.tables import Batch, batches_of, with_holes
 
 
 @Parameter(name="*")
@@ -139,7 +139,7 @@ def _rows(file: Path, columns: Columns) -> Iterator[tuple[Any, dict[str, Any]]]:
     names |= {f"group:{name}": name for name in columns.group}
     try:
         for batch in batches_of(file, names):
-            groups = {name: _values(batch[f"group:{name}"])[0] for name in columns.group}
+            groups = {name: batch[f"group:{name}"] for name in columns.group}
             yield _losses(batch, file), groups
     except BadInput as error:
         if "is empty" not in str(error):
@@ -147,19 +147,27 @@ def _rows(file: Path, columns: Columns) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def _losses(batch: Batch, file: Path) -> Any:
-    values, lost = _values(batch["losses" if "losses" in batch else "labels"])
-    if "answers" in batch:
-        answers, unanswered = _values(batch["answers"])
-        if unanswered.any():
-            where = batch.where(int(unanswered.argmax()))
+    """One loss for each row of a batch, NaN where it is missing."""
+    role = "losses" if "losses" in batch else "labels"
+    values, there = with_holes(batch[role], role, batch.where)
+    if role == "labels":
+        answers, answered = with_holes(batch["answers"], "predictions", batch.where)
+        if not answered.all():
+            where = batch.where(int((~answered).argmax()))
             raise BadInput(f"{file}: a prediction is missing in {where}.")
-        if values.dtype.kind != answers.dtype.kind:
-            values, answers = values.astype(str), answers.astype(str)
-        values = values != answers
-    if values.dtype.kind not in "biuf":
+        if len(values) and (values.dtype.kind == "U") != (answers.dtype.kind == "U"):
+            words, digits = ("labels", "predictions")[:: 1 if values.dtype.kind == "U" else -1]
+            raise BadInput(
+                f"{file}: {words} are words and {digits} numbers, so that every answer would count "
+                "as an error. Write both in the same form."
+            )
+        values = values != answers[there]
+    if values.dtype.kind == "U":
         odd = next((v for v in values.tolist() if not _is_number(v)), values[0])
         raise BadInput(f"{file}: losses are numbers in [0, 1], got {str(odd)!r}.")
-    return np.where(lost, np.nan, values.astype(np.float64))
+    losses = np.full(len(there), np.nan)
+    losses[there] = values
+    return losses
 
 
 def _is_number(value: Any) -> bool:
@@ -167,12 +175,3 @@ def _is_number(value: Any) -> bool:
         return float(value) >= 0.0
     except (TypeError, ValueError):
         return False
-
-
-def _values(column: Any) -> tuple[Any, Any]:
-    """A column as an array, and where it has no value."""
-    items = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column).tolist()
-    lost = np.array([v is None or v == "" or v != v for v in items], dtype=bool)
-    present = next((v for v, gone in zip(items, lost, strict=True) if not gone), 0)
-    filled = [present if gone else v for v, gone in zip(items, lost, strict=True)]
-    return np.array(filled), lost

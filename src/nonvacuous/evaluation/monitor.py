@@ -17,6 +17,7 @@ from nonvacuous.bounds import checks, sequence_lower, sequence_upper
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
+from nonvacuous.evaluation.tables import with_holes
 from nonvacuous.evaluation.watch import Watch
 from nonvacuous.files import write_atomically
 
@@ -32,7 +33,8 @@ class Monitor(BaseModel):
     #: Labels that have not come, and those that came after they had been missing.
     missing: int = 0
     late: int = 0
-    #: How many losses came from groups that nobody promised anything about, by group.
+    #: How many losses came from groups that nobody promised anything about, by group; those whose
+    #: group is missing stand under "column=".
     unwatched: dict[str, int] = {}
     #: Rows of the file that is followed: how many were read, and which had no label yet.
     rows: int = 0
@@ -156,13 +158,18 @@ class Monitor(BaseModel):
         return self
 
     def _names(self, groups: Mapping[str, Any] | None, size: int) -> dict[str, np.ndarray]:
-        columns = {column: np.asarray(list(c), dtype=str) for column, c in (groups or {}).items()}
-        for column, values in columns.items():
+        """The group of each row by column, as a test names it; empty where it is missing."""
+        columns = {}
+        for column, given in (groups or {}).items():
             if column not in self.groups:
                 watched = ", ".join(self.groups) or "none"
                 raise BadInput(f"groups of {column!r} are not watched; watched are {watched}.")
-            if values.shape != (size,):
-                raise BadInput(f"{len(values)} groups for {size} losses: one for each.")
+            known, there = with_holes(given, column)
+            if there.shape != (size,):
+                raise BadInput(f"{len(there)} groups for {size} losses: one for each.")
+            names = [str(name) for name in known.tolist()]
+            columns[column] = np.full(size, "", dtype=np.array(names, dtype=str).dtype)
+            columns[column][there] = names
         return columns
 
     def _apply(self, values: np.ndarray, columns: dict[str, np.ndarray]) -> None:
@@ -230,7 +237,8 @@ class Monitor(BaseModel):
                 f" (rows {', '.join(some)}{', ...' if len(self.open) > 3 else ''}, counted from 0)"
             )
         for name, count in self.unwatched.items():
-            said += f"; {count} labels of {name}, about which nothing was promised"
+            what = f"without a {name[:-1]}" if name.endswith("=") else f"of {name}"
+            said += f"; {count} labels {what}, about which nothing was promised"
         return said
 
     __repr__ = __str__
@@ -238,6 +246,8 @@ class Monitor(BaseModel):
 
 def _losses(items: Any) -> np.ndarray:
     """Losses as doubles, NaN where a label is missing."""
+    if isinstance(items, np.ma.MaskedArray):  # what is masked is missing
+        items = np.ma.filled(items.astype(np.float64), np.nan)
     try:
         array = np.asarray(items if hasattr(items, "__len__") else list(items), dtype=np.float64)
     except (TypeError, ValueError) as error:

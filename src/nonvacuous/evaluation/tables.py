@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nonvacuous.errors import BadInput, Unrecognized
-from nonvacuous.evaluation.coding import ROW, BadRow, as_array, plain
+from nonvacuous.evaluation.coding import ROW, BadRow, as_array, one_each, plain, to_numpy
 
 #: Rows read at a time: what is in memory does not grow with the file.
 BATCH = 1 << 19
@@ -116,6 +116,43 @@ def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
         rest = slice(start, start + BATCH)
         part = {r: (a.iloc if hasattr(a, "iloc") else a)[rest] for r, a in sized.items()}
         yield Batch(part, partial(row_name, None, range(start, rows)))
+
+
+def _items(column: Any, name: str) -> list[Any]:
+    """A column as a list, in which nothing has become a word that was none."""
+    if isinstance(column, list | tuple):
+        return list(column)
+    if hasattr(column, "to_pylist"):
+        return list(column.to_pylist())
+    array = column if isinstance(column, np.ma.MaskedArray) else to_numpy(column)
+    if array.ndim == 0:
+        raise BadInput(f"{name} is a single {type(column).__name__}; give one for each row.")
+    return list(array.tolist())
+
+
+def _is_lost(value: Any) -> bool:
+    """Whether a value says that there is none: of JSON, of text, of floats, of pandas."""
+    if isinstance(value, str | float):
+        return value == "" or value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def with_holes(
+    column: Any, name: str, where: Callable[[int], str] = ROW.format
+) -> tuple[np.ndarray, np.ndarray]:
+    """The values of a column that are there, read as :func:`plain` reads them, and which are.
+
+    Whoever writes a table with pandas gets floats where a whole number is missing: 1.0 is 1.
+    """
+    items = _items(column, name)
+    there = np.array([not _is_lost(value) for value in items], dtype=bool)
+    known = [value for value, is_there in zip(items, there, strict=True) if is_there]
+    values = np.fromiter(known, dtype=object, count=len(known))
+    try:
+        return as_array(one_each(values, name)), there
+    except BadRow as error:
+        before, row, after = error.parts
+        raise BadRow(before, int(np.flatnonzero(there)[row]), after, where) from error
 
 
 def read_columns(
