@@ -300,6 +300,18 @@ def test_words_are_not_compared_with_numbers(tmp_path: Path, capsys) -> None:
     assert f"the first in line 6 of {stream}" in capsys.readouterr().err
 
 
+def test_two_files_have_two_states(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, loss in ("a", 0), ("b", 1):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "live.csv").write_text("error\n" + f"{loss}\n" * 500)
+    assert main(["monitor", "a/live.csv", "--promise", "0.05"]) == 0
+    assert main(["monitor", "b/live.csv", "--promise", "0.05"]) == 1
+    assert "500 rows of a/live.csv, not of b/live.csv" in capsys.readouterr().err
+    assert main(["monitor", str(tmp_path / "a" / "live.csv"), "--promise", "0.05"]) == 0
+    assert main(["monitor", "b/live.csv", "--promise", "0.05", "--state", "b.json"]) == 3
+
+
 @pytest.mark.slow
 def test_a_column_of_words_is_no_column_of_losses(tmp_path: Path, capsys) -> None:
     stream = tmp_path / "labels.csv"

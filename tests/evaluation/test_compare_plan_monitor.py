@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -279,6 +280,32 @@ def test_late_labels_count_when_they_come_and_are_named(tmp_path) -> None:
     path.write_text("{}")
     with pytest.raises(BadInput, match="not the state of a monitor"):
         nv.monitor(0.5, state=path)
+
+
+def test_another_history_is_not_taken_for_one_that_was_read(tmp_path) -> None:
+    path = tmp_path / "watch.json"
+    good, gone = [0.0] * 50, math.nan
+
+    def follow(losses: list[float], name: str = "a.csv") -> Any:
+        batches = [(np.array(losses[i : i + 7]), None) for i in range(0, len(losses), 7)]
+        return nv.monitor(0.1, state=path).follow(batches, source=tmp_path / name)
+
+    follow([*good, gone])
+    before = path.read_text()
+    with pytest.raises(BadInput, match=r"51 rows of a\.csv, not of b\.csv.*--state"):
+        follow([1.0] * 51, "b.csv")
+    with pytest.raises(BadInput, match="first 51 rows are not those that were read before"):
+        follow([1.0] * 51)
+    with pytest.raises(BadInput, match="first 51 rows are not"):
+        follow([gone, *good])
+    assert path.read_text() == before, "what is refused leaves no trace"
+    again = follow([*good, 1.0, -0.0])
+    assert (again.seen, again.late, again.missing, again.alarm) == (52, 1, 0, False)
+    assert follow([*good, 1.0, 0.0]).seen == 52, "a label that came is part of the history"
+    watch = nv.monitor(0.1).follow([(np.array(good), None)])
+    with pytest.raises(BadInput, match="not those that were read"):
+        watch.follow([(np.ones(60), None)])
+    assert (watch.seen, watch.errors, watch.alarm) == (50, 0.0, False)
 
 
 @pytest.mark.parametrize("capital", [5, None, "ab"])

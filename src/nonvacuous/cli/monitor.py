@@ -77,7 +77,7 @@ def monitor(
         now = _version(file)
         # A last line that is still being written is left for the next look.
         if now != looked and (not watch or now == before or _ends_a_line(file)):
-            observer.follow(_rows(file, columns))
+            observer.follow(_rows(file, columns), source=file)
             looked = now
             if page is not None:
                 from nonvacuous.report.evaluation import watch_page

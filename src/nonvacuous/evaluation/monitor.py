@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,18 +18,23 @@ from nonvacuous.bounds import checks, sequence_lower, sequence_upper
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
+from nonvacuous.evaluation.coding import ColumnDigest
 from nonvacuous.evaluation.tables import with_holes
 from nonvacuous.evaluation.watch import Watch
 from nonvacuous.files import write_atomically
 
 _NUMBERS = (float, int, np.number)
-FORMAT: Final = "nonvacuous-monitor/2"
+_ANOTHER_STATE: Final = (
+    "Another file, or another history, needs another state (--state, state=), and costs its own "
+    "false alarm."
+)
+FORMAT: Final = "nonvacuous-monitor/3"
 
 
 class Monitor(BaseModel):
     """Watches a promise while labels arrive; see :func:`monitor`. Its file has these fields."""
 
-    format: Literal["nonvacuous-monitor/2"]
+    format: Literal["nonvacuous-monitor/3"]
     false_alarm: float
     #: Labels that have not come, and those that came after they had been missing.
     missing: int = 0
@@ -36,9 +42,12 @@ class Monitor(BaseModel):
     #: How many losses came from groups that nobody promised anything about, by group; those whose
     #: group is missing stand under "column=".
     unwatched: dict[str, int] = {}
-    #: Rows of the file that is followed: how many were read, and which had no label yet.
+    #: Rows of the file that is followed: how many were read, which had no label yet, a digest of
+    #: the losses of the others, and where the file lies, seen from the folder of the state.
     rows: int = 0
     open: list[tuple[int, int]] = []
+    digest: str = ""
+    source: str = ""
     #: The empty name is everybody, "column=value" a group.
     watches: dict[str, Watch]
     _state: Path | None = None
@@ -122,40 +131,74 @@ class Monitor(BaseModel):
             self._apply(values, names)
         return self
 
-    def follow(self, batches: Iterable[tuple[Any, Mapping[str, Any] | None]]) -> Monitor:
+    def follow(
+        self,
+        batches: Iterable[tuple[Any, Mapping[str, Any] | None]],
+        source: str | Path | None = None,
+    ) -> Monitor:
         """All rows of a growing table from its beginning, as (losses, groups), NaN without label.
 
         Rows that were read before are skipped, except those whose label has come since: they
-        count now, and are counted as late.
+        count now, and are counted as late. They must be the same: from the same ``source``, and
+        with the same losses.
         """
         with self._locked():
-            start = 0
-            still = [np.zeros(0, dtype=np.int64)]
-            for losses, groups in batches:
-                values = _losses(losses)
-                fresh = np.arange(start, start + len(values)) >= self.rows
-                waited = np.zeros(len(values), dtype=bool)
-                for first, stop in self.open:
-                    waited[max(0, first - start) : max(0, stop - start)] = True
-                lost = np.isnan(values)
-                came = waited & ~lost
-                self.late += int(came.sum())
-                self.missing -= int(waited.sum())
-                use = fresh | waited
-                names = {n: c[use] for n, c in self._names(groups, len(values)).items()}
-                self._apply(values[use], names)
-                still.append(np.flatnonzero(use & lost) + start)
-                start += len(values)
-            if start < self.rows:
-                raise BadInput(
-                    f"the file has {start} rows, but {self.rows} were read from it before: it "
-                    "must only grow. Another file needs another state."
-                )
-            rows = np.concatenate(still)
-            runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
-            self.open = [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]
-            self.rows = start
+            before = self.model_copy(deep=True)
+            try:
+                self._follow(batches, self._seen_from_here(source))
+            except BadInput:
+                vars(self).update(vars(before))  # what is refused leaves no trace
+                raise
         return self
+
+    def _follow(self, batches: Iterable[tuple[Any, Mapping[str, Any] | None]], source: str) -> None:
+        if source != self.source and self.rows:
+            raise BadInput(
+                f"the state has {self.rows} rows of {self.source or 'a table without a name'}, not "
+                f"of {source or 'this one'}, whose first rows would be taken for read. "
+                + _ANOTHER_STATE
+            )
+        start, read, waiting = 0, self.rows, self.open
+        still = [np.zeros(0, dtype=np.int64)]
+        old, new = ColumnDigest(), ColumnDigest()
+        for losses, groups in batches:
+            values = _losses(losses)
+            fresh = np.arange(start, start + len(values)) >= read
+            waited = np.zeros(len(values), dtype=bool)
+            for first, stop in waiting:
+                waited[max(0, first - start) : max(0, stop - start)] = True
+            lost = np.isnan(values)
+            values = np.where(lost, np.nan, values + 0.0)  # one kind of NaN, and of zero
+            old.update(np.where(waited, np.nan, values)[~fresh])
+            new.update(values)
+            came = waited & ~lost
+            self.late += int(came.sum())
+            self.missing -= int(waited.sum())
+            use = fresh | waited
+            names = {n: c[use] for n, c in self._names(groups, len(values)).items()}
+            self._apply(values[use], names)
+            still.append(np.flatnonzero(use & lost) + start)
+            start += len(values)
+        if start < read:
+            raise BadInput(
+                f"the file has {start} rows, but {read} were read from it before: it must only "
+                f"grow. {_ANOTHER_STATE}"
+            )
+        if read and old.hexdigest() != self.digest:
+            raise BadInput(
+                f"the first {read} rows are not those that were read before: rows may only be "
+                f"added, and missing labels filled in. {_ANOTHER_STATE}"
+            )
+        rows = np.concatenate(still)
+        runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
+        self.open = [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]
+        self.rows, self.digest, self.source = start, new.hexdigest(), source
+
+    def _seen_from_here(self, source: str | Path | None) -> str:
+        """Where a file lies, as the folder of the state sees it: both may move together."""
+        if source is None:
+            return ""
+        return os.path.relpath(source, self._state.parent if self._state else None)
 
     def _names(self, groups: Mapping[str, Any] | None, size: int) -> dict[str, np.ndarray]:
         """The group of each row by column, as a test names it; empty where it is missing."""
