@@ -106,6 +106,27 @@ def test_nested_fields_of_logs(tmp_path) -> None:
             "2 missing .*line 3 of .*s.csv. Give them a",
         ),
         ("words.xlsx", b"x", "are read"),
+        ("twice.csv", b"pred,label,label\n1,1,0\n", "2 columns 'label'"),
+        ("twice.jsonl", b'{"pred": 1, "pred": 0, "label": 0}', "line 1.*'pred' occurs twice"),
+        ("latin.jsonl", '{"pred": "\u00e9", "label": "b"}'.encode("latin-1"), "not UTF-8"),
+        ("deep.jsonl", b'{"pred": ' + b"[" * 100_000, "line 1 is nested too deeply"),
+        ("long.jsonl", b'{"pred": ' + b"1" * 5000 + b', "label": 1}', "line 1 is not JSON"),
+        (
+            "ragged.jsonl",
+            b'{"pred": [1, 2], "label": 1}\n{"pred": [1], "label": 1}',
+            "lists of 'pred' have different lengths",
+        ),
+        (
+            "nan.jsonl",
+            b'{"pred": "b", "label": "b"}\n{"pred": NaN, "label": NaN}\n' * 20,
+            "missing value",
+        ),
+        (
+            "mixed.jsonl",
+            b'{"pred": 1, "label": 1}\n{"pred": "a", "label": "a"}\n',
+            "mixes values of the kinds",
+        ),
+        ("nested.jsonl", b'{"pred": ["a", NaN], "label": "a"}\n', "mix words with other values"),
     ],
 )
 def test_damaged_files_are_explained(tmp_path, name: str, content: bytes, words: str) -> None:
@@ -174,3 +195,48 @@ def test_a_table_without_a_row_is_not_printed() -> None:
     with pytest.raises(BadInput, match=r"^the table has no row with site=west") as caught:
         nv.evaluate(**call, settings={"where": ("site=west",)})
     assert len(str(caught.value)) < 80
+
+
+def test_a_header_with_spaces_after_its_commas(tmp_path) -> None:
+    (path := tmp_path / "a.csv").write_text("pred, the label, c\n1,1,x\n0,0,y\n")
+    call = {"predictions": "pred", "labels": "the label", "unseen": True}
+    assert nv.evaluate(data=path, **call).empirical.errors == 0
+    path.write_text('\npred,"the label","a, b"\n1,1,x\n0,0,y\n')
+    report = nv.evaluate(data=path, **call, groups=["a, b"])
+    assert set(report.groups["a, b"]) == {"x", "y"}
+    path.write_text("pred,label, label\n1,1,0\n0,0,1\n")
+    with pytest.raises(BadInput, match="2 columns 'label'"):
+        nv.evaluate(data=path, predictions="pred", labels="label")
+
+
+def test_two_conditions_on_one_column_are_refused() -> None:
+    table = {"p": [0, 1] * 100, "y": [0, 1] * 100, "s": ["A"] * 150 + ["B"] * 50}
+    with pytest.raises(BadInput, match="two conditions on 's', 'A' and 'B'"):
+        nv.evaluate(
+            data=table, predictions="p", labels="y", settings={"where": ("s=A", "s=B")}, unseen=True
+        )
+
+
+@pytest.mark.parametrize(
+    ("predictions", "words"),
+    [({0, 1}, "predictions is a set"), ({"a": 0, "b": 1}, "predictions is a dict")],
+)
+def test_columns_without_an_order_are_refused(predictions: object, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        nv.evaluate(predictions=predictions, labels=[0, 1])
+
+
+@pytest.mark.parametrize("table", [5, [{"p": 1, "y": 1}], np.zeros((3, 2))])
+def test_what_is_no_table_is_refused(table: object) -> None:
+    with pytest.raises(BadInput, match="a file or a table of columns"):
+        nv.evaluate(data=table, predictions="p", labels="y")
+
+
+def test_series_that_name_their_rows_differently_are_not_paired_by_position() -> None:
+    pandas = pytest.importorskip("pandas")
+    labels = pandas.Series([0, 1, 2] * 50)
+    shuffled = labels.sample(frac=1, random_state=0)
+    with pytest.raises(BadInput, match=r"predictions and labels name their rows.*\.loc\[a.index"):
+        nv.evaluate(predictions=shuffled, labels=labels)
+    for predictions in (shuffled.loc[labels.index], labels.copy(), labels.to_numpy()):
+        assert nv.evaluate(predictions=predictions, labels=labels).empirical.errors == 0

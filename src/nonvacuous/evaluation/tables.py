@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -47,18 +47,23 @@ def batches_of(
 
     ``where`` leaves only rows with these values, each written column=value.
     """
-    conditions = {}
+    conditions: dict[str, str] = {}
     for text in where:
         name, sign, value = text.partition("=")
-        conditions[name] = value
         if not sign or not name:
             raise BadInput(f"a condition is written column=value, as in filter=none, got {text!r}.")
+        if name in conditions:
+            raise BadInput(
+                f"there are two conditions on {name!r}, {conditions[name]!r} and {value!r}, and a "
+                "row has one value: give one of them, or write the rows that are meant into a "
+                "file of their own."
+            )
+        conditions[name] = value
     wanted = {**columns, **{f"where {name}": name for name in conditions}}
     if isinstance(source, str | Path):
         batches = _from_file(Path(source), wanted)
     else:
-        names = list(source.keys() if hasattr(source, "keys") else source)
-        _wanted(wanted, names, _named(source))
+        _wanted(wanted, _columns_of(source), _named(source))
         batches = in_batches({role: source[name] for role, name in wanted.items()})
     some, stop = not where, 0
     for batch in batches:
@@ -91,6 +96,16 @@ def row_name(source: Any, rows: np.ndarray | range, row: int) -> str:
         return f"line {next(islice(lines, number, None))} of {path}"
 
 
+def _columns_of(table: Any) -> list[Any]:
+    names = getattr(getattr(table, "dtype", None), "names", None)  # of a structured array
+    if hasattr(table, "keys") or names is not None:
+        return list(table.keys() if names is None else names)
+    raise BadInput(
+        f"data is a file or a table of columns (a dictionary, a pandas frame), not a "
+        f"{type(table).__name__}."
+    )
+
+
 def _named(source: Any) -> str:
     return str(source) if isinstance(source, str | Path) else "the table"
 
@@ -101,8 +116,30 @@ def _chosen(column: Any, kept: np.ndarray) -> Any:
     return column.filter(kept) if hasattr(column, "dictionary_encode") else as_array(column)[kept]
 
 
+def check_rows(columns: Mapping[str, Any]) -> None:
+    """Refuse columns whose rows have no order, or names by which they would pair otherwise."""
+    named: dict[str, Any] = {}
+    for role, column in columns.items():
+        if isinstance(column, Mapping | set | frozenset):
+            raise BadInput(
+                f"{role} is a {type(column).__name__}, whose entries are not rows in an order: "
+                "give a list or an array, one entry for each example."
+            )
+        if hasattr(column, "iloc"):
+            named[role] = column.index
+    for role, index in named.items():
+        first = next(iter(named))
+        if len(index) == len(named[first]) and not index.equals(named[first]):
+            raise BadInput(
+                f"{first} and {role} name their rows differently (their index), and rows are "
+                "paired by position. Bring both into one order, as in b.loc[a.index]; or, if they "
+                "are in one order already, give the values alone, as in b.to_numpy()."
+            )
+
+
 def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
     """Arrays of one length, cut into batches."""
+    check_rows(arrays)
     try:
         sized = {role: a if hasattr(a, "__len__") else list(a) for role, a in arrays.items()}
         lengths = {role: len(array) for role, array in sized.items()}
@@ -188,21 +225,28 @@ def _csv(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
 
     separator = _SEPARATORS[path.suffix.lower()]
     try:
-        with open(path, encoding="utf-8-sig") as stream:
-            header = stream.readline().rstrip("\n").split(separator)
-        wanted = _wanted(columns, [name.strip().strip('"') for name in header], path)
+        with open(path, encoding="utf-8-sig", newline="") as stream:
+            rows = csv.reader(stream, delimiter=separator)
+            header = next((cells for cells in rows if cells), [])
+        # Written with spaces after the commas, names are meant without.
+        wanted = _wanted(columns, [_bare(name) for name in header], path)
+        written = {_bare(name): name for name in header}
         with arrow_csv.open_csv(
             path,
             parse_options=arrow_csv.ParseOptions(delimiter=separator),
             convert_options=arrow_csv.ConvertOptions(
-                include_columns=wanted, strings_can_be_null=False
+                include_columns=[written[name] for name in wanted], strings_can_be_null=False
             ),
             read_options=arrow_csv.ReadOptions(block_size=1 << 24),
         ) as reader:
             for batch in reader:
-                yield {role: batch.column(name) for role, name in columns.items()}
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+                yield {role: batch.column(written[name]) for role, name in columns.items()}
+    except (pa.ArrowInvalid, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} cannot be read as CSV: {str(error).splitlines()[0]}") from error
+
+
+def _bare(name: str) -> str:
+    return name.strip().strip('"')
 
 
 def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -233,31 +277,72 @@ def _npz(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
 def _json_lines(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """One object per line; a name with dots reaches into nested objects."""
     rows: list[list[Any]] = []
-    with open(path, encoding="utf-8") as stream:
-        for number, line in enumerate(stream, start=1):
+    with open(path, encoding="utf-8-sig") as stream:
+        for number, line in enumerate(_decoded(stream, path), start=1):
             if not line.strip():
                 continue
+            record = _record(line, f"{path}, line {number}")
             try:
-                record = json.loads(line)
                 rows.append([_inside(record, name) for name in columns.values()])
             except KeyError as error:
                 names = sorted(record) if isinstance(record, dict) else []
                 _known(str(error.args[0]), names, f"{path}, line {number}")
                 raise BadInput(f"{path}, line {number}: nothing at {error.args[0]!r}.") from None
-            except ValueError as error:
-                raise BadInput(f"{path}, line {number} is not JSON: {error}.") from error
             if len(rows) == BATCH:
-                yield _columns(rows, columns)
+                yield _columns(rows, columns, path)
                 rows = []
     if rows:
-        yield _columns(rows, columns)
+        yield _columns(rows, columns, path)
 
 
-def _columns(rows: list[list[Any]], columns: Mapping[str, str]) -> dict[str, Any]:
+def _decoded(lines: Iterable[str], path: Path) -> Iterator[str]:
+    try:
+        yield from lines
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not UTF-8 text ({error.reason}): save it as UTF-8.") from error
+
+
+def _record(line: str, where: str) -> Any:
+    try:
+        return json.loads(line, object_pairs_hook=_once)
+    except RecursionError as error:
+        raise BadInput(f"{where} is nested too deeply to be read.") from error
+    except ValueError as error:
+        raise BadInput(f"{where} is not JSON: {error}.") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, whose names must differ: which one was meant cannot be known."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in record if names.count(name) > 1)
+        raise ValueError(f"the name {twice!r} occurs twice in one object")
+    return record
+
+
+def _columns(rows: list[list[Any]], columns: Mapping[str, str], path: Path) -> dict[str, Any]:
+    values = zip(*rows, strict=True)
     return {
-        role: np.array(values, dtype=object if None in values else None)
-        for role, values in zip(columns, map(list, zip(*rows, strict=True)), strict=True)
+        role: _column(list(own), name, path)
+        for (role, name), own in zip(columns.items(), values, strict=True)
     }
+
+
+def _column(values: list[Any], name: str, path: Path) -> np.ndarray:
+    """Values as they are: an array of one type would make words of what is none, as of NaN."""
+    array = np.array(values, dtype=object)
+    if array.ndim == 1:
+        if any(isinstance(value, list | dict) for value in values):
+            raise BadInput(
+                f"{path}: the lists of {name!r} have different lengths, or are records; give one "
+                "value for each row, or lists of one length."
+            )
+        return array
+    kinds = {type(value) for value in array.ravel()}
+    if len(kinds) > 1 and str in kinds:
+        raise BadInput(f"{path}: the lists of {name!r} mix words with other values.")
+    return np.array(values)
 
 
 def _inside(record: Any, name: str) -> Any:
@@ -271,9 +356,11 @@ def _inside(record: Any, name: str) -> Any:
 
 
 def _wanted(columns: Mapping[str, str], names: list[str], where: object) -> list[str]:
-    """The names of columns, each once; one that is not there is refused."""
+    """The names of columns, each once; one that is not there, or there twice, is refused."""
     for name in columns.values():
         _known(name, names, where)
+        if names.count(name) > 1:
+            raise BadInput(f"{where} has {names.count(name)} columns {name!r}: rename all but one.")
     return list(dict.fromkeys(columns.values()))
 
 
