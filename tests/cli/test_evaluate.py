@@ -137,6 +137,29 @@ def test_compare_one_file_and_two(rows: Path, tmp_path: Path, capsys) -> None:
     assert "same examples" in capsys.readouterr().err
 
 
+def test_compare_counts_no_example_twice(tmp_path: Path, capsys) -> None:
+    """Each of 60 examples ten times told equal predictors apart in half of all tests."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,a,b,label\n" + "".join(f"{i // 10},0,1,0\n" for i in range(200)))
+    assert main(["compare", str(path), "--id", "id"]) == 1
+    assert "an id is repeated (0, 10 times)" in capsys.readouterr().err
+    assert main(["compare", str(path), "--cluster", "id", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == 20
+
+
+def test_compare_refuses_labels_that_contradict_each_other(tmp_path: Path, capsys) -> None:
+    first, second = tmp_path / "x.csv", tmp_path / "y.csv"
+    first.write_text("id,a,label\n" + "".join(f"{i},{i % 2},{i % 2}\n" for i in range(200)))
+    second.write_text("id,a,label\n" + "".join(f"{i},{i % 2},{i < 3}\n" for i in range(200)))
+    command = ["compare", str(first), str(second), "--id", "id"]
+    assert main(command) == 1
+    assert "101 of 200 differ, the first at id 0" in capsys.readouterr().err
+    second.write_text("id,a\n" + "".join(f"{i},{i % 2}\n" for i in range(200)))
+    assert main(command) == 0, "labels that are not repeated contradict nothing"
+    assert main([*command, "--score", "a", "--metric", "event"]) == 2
+    assert "--score reads 1 as right, --metric event" in capsys.readouterr().err
+
+
 def test_compare_asks_for_the_columns_by_their_flags(rows: Path, capsys) -> None:
     assert main(["compare", str(rows)]) == 2
     said = capsys.readouterr().err

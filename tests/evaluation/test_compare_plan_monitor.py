@@ -90,6 +90,39 @@ def test_compare_losses_and_clusters_and_attempts() -> None:
         nv.compare(1, 2, 3)
 
 
+def test_compare_says_what_it_cannot_use() -> None:
+    column = [0, 1] * 20
+    masked = np.ma.masked_array(column, mask=[0, 1] * 20)
+    for call, words in (
+        ({"names": ("x",)}, "names are those of both"),
+        ({"names": "AB"}, "names are those of both"),
+        ({"groups": ["a"]}, "groups are columns by name"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"seed": 0.5}, "seed must be an integer"),
+        ({"labels": masked}, "masked values"),
+        ({"predictions_a": masked}, "masked values"),
+        ({"predictions_a": set(column)}, "predictions_a is a set"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            nv.compare(
+                **{"predictions_a": column, "predictions_b": column, "labels": column} | call
+            )
+    with pytest.raises(BadInput, match="masked values"):
+        report = nv.evaluate(predictions=column, labels=column, unseen=True)
+        nv.disagreement(report, masked, column)
+
+
+def test_compare_does_not_pair_series_by_position() -> None:
+    pandas = pytest.importorskip("pandas")
+    labels = pandas.Series([0, 1, 2] * 50)
+    shuffled = labels.sample(frac=1, random_state=0)
+    with pytest.raises(BadInput, match="predictions_a and labels name their rows differently"):
+        nv.compare(shuffled, labels.to_numpy(), labels)
+    with pytest.raises(BadInput, match="labels and group g name their rows differently"):
+        nv.compare(labels.to_numpy(), labels.to_numpy(), labels, groups={"g": shuffled})
+    assert nv.compare(shuffled.loc[labels.index], labels, labels).p_value == 1.0
+
+
 @pytest.mark.parametrize("metric", ["no such", "recall", "brier", "squared error"])
 def test_compare_refuses_metrics_that_it_does_not_have(metric: str) -> None:
     with pytest.raises(BadInput, match="there are error, event, success, loss, score"):

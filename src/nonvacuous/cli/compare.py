@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from cyclopts import Parameter
 
 from nonvacuous.bounds.rounding import shown_down, shown_up
@@ -68,6 +69,11 @@ def compare(
     from nonvacuous.evaluation.compare import compare as compared
 
     failure_of(confidence)
+    if columns.score is not None and columns.metric in ("event", "loss"):
+        raise UsageError(
+            f"--score reads 1 as right, --metric {columns.metric} reads 1 as bad: leave one of "
+            "them out, or say --metric score."
+        )
     if others and columns.id is None:
         raise UsageError("files are paired by --id, a column that all of them have.")
     table, challengers = _table(file, others, columns)
@@ -128,6 +134,7 @@ def _table(
                 f"{error} Name the columns to compare with {' and '.join(flags)}.",
                 instead=dict.fromkeys(flags, "COLUMN"),
             ) from error
+        _check_named_once(table.get("id", ()))
         return table, {name: table[f"second:{name}"] for name in second}
     if len(second) > 1:
         raise UsageError("files of their own have one column each: give --second once.")
@@ -135,23 +142,51 @@ def _table(
     challengers: dict[str, Any] = {}
     for path in others:
         other = read_columns(path, {"second": second[0], "id": str(columns.id)}, where)
+        if not numbers:
+            other |= _labels_in(path, columns)
         name = path.stem if path.stem not in (*challengers, file.stem) else str(path)
-        challengers[name] = _paired(table["id"].tolist(), other, path)
+        challengers[name] = _paired(table, other, path)
     return table, challengers
 
 
-def _paired(ids: list[Any], other: dict[str, Any], path: Path) -> Any:
-    """The other file's rows in the order of ``ids``; an example in one file only is an error."""
-    where = {value: row for row, value in enumerate(other["id"].tolist())}
-    if len(where) < len(other["id"]) or len(set(ids)) < len(ids):
+def _labels_in(path: Path, columns: Columns) -> dict[str, Any]:
+    """The labels of another file, where it has them."""
+    try:
+        return read_columns(path, {"labels": columns.labels}, columns.where)
+    except Unrecognized:
+        return {}
+
+
+def _check_named_once(ids: Any) -> None:
+    named, times = np.unique(np.asarray(ids), return_counts=True)
+    if len(named) < times.sum():
         raise CommandError(
-            "an id is repeated: each example must be named once in each file. Choose rows with "
-            "--where, as in --where filter=none."
+            f"an id is repeated ({named[times.argmax()]!s}, {times.max()} times): each example "
+            "must be named once in each file, or it counts as several. Choose rows with --where, "
+            "as in --where filter=none; rows that belong together are named by --cluster, without "
+            "--id."
         )
+
+
+def _paired(table: dict[str, Any], other: dict[str, Any], path: Path) -> Any:
+    """The other file's rows in the order of the first's; both have the same examples and labels."""
+    for one in (table, other):
+        _check_named_once(one["id"])
+    ids = table["id"].tolist()
+    where = {value: row for row, value in enumerate(other["id"].tolist())}
     missing = [value for value in ids if value not in where]
     if missing or len(ids) != len(where):
         raise CommandError(
             f"the files are not about the same examples: {len(missing)} ids of the first are not "
             f"in {path}, which has {len(where)} of {len(ids)}."
         )
-    return other["second"][[where[value] for value in ids]]
+    rows = [where[value] for value in ids]
+    if "labels" in other:
+        apart = table["labels"].astype(str) != other["labels"][rows].astype(str)
+        if apart.any():
+            raise CommandError(
+                f"the labels of the first file are not those of {path}: {int(apart.sum())} of "
+                f"{len(ids)} differ, the first at id {ids[int(apart.argmax())]}. Predictors are "
+                "compared on the same labels: check which file has them right."
+            )
+    return other["second"][rows]

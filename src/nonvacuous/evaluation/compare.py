@@ -22,6 +22,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import BadRow, Coder, one_each, plain
 from nonvacuous.evaluation.outcomes import outcomes
+from nonvacuous.evaluation.tables import check_rows
 from nonvacuous.evaluation_records import Evaluation
 
 Metric = Literal["error", "event", "success", "loss", "score"]
@@ -91,6 +92,11 @@ def compare(
     (30, 0, 'B')
     """
     failure = checks.failure_of(confidence) / checks.count("attempts", attempts, minimum=1)
+    checks.count("seed", seed)
+    if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != 2:
+        raise BadInput(f"names are those of both predictors, as in ('old', 'new'), got {names!r}.")
+    if groups is not None and not isinstance(groups, Mapping):
+        raise BadInput("groups are columns by name, as in {'site': sites}.")
     challengers = {str(names[1]): predictions_b}
     if isinstance(predictions_b, Mapping):
         challengers = {str(name): column for name, column in predictions_b.items()}
@@ -104,6 +110,9 @@ def compare(
             f"metric {kind!r} {'needs' if labels is None else 'reads no'} labels; without labels "
             "the metric is event, success, loss or score."
         )
+    given = {"predictions_a": predictions_a, "labels": labels, "clusters": clusters}
+    given |= {f"predictions of {name}": column for name, column in challengers.items()}
+    _check_columns(given | {f"group {name}": column for name, column in (groups or {}).items()})
     columns = [plain(predictions_a, "predictions_a")]
     columns += [plain(column, name) for name, column in challengers.items()]
     truth = None if labels is None else plain(labels, "labels")
@@ -136,6 +145,17 @@ def compare(
         compared.append(replace(part(gaps, units), groups=slices))
     best = max(compared, key=lambda one: (one.difference_lower, one.difference_upper))
     return replace(best, others=tuple(one for one in compared if one is not best))
+
+
+def _check_columns(columns: Mapping[str, Any]) -> None:
+    """Refuse columns that are not the same rows in the same order, or that lack some."""
+    check_rows(columns)
+    for name, column in columns.items():
+        if isinstance(column, np.ma.MaskedArray) and column.mask.any():
+            raise BadInput(
+                f"{name} has {int(column.mask.sum())} masked values, which are no answers: "
+                "leave these rows out of all columns, for a reason that does not depend on errors."
+            )
 
 
 def _codes(column: Any, name: str, size: int) -> tuple[list[str], np.ndarray]:
@@ -273,6 +293,7 @@ def disagreement(
             f"failure {failure:g} comes on top of the certificate's {report.budget.failure:g}: "
             "together they leave no confidence. Give a smaller one, as in failure=0.01."
         )
+    _check_columns({"new_predictions": new_predictions, "old_predictions": old_predictions})
     new = one_each(new_predictions, "new_predictions")
     old = one_each(old_predictions, "old_predictions")
     if len(new) != len(old) or not len(new):
