@@ -98,6 +98,24 @@ def test_scores_and_the_promise_inherited(rows: Path, tmp_path: Path, capsys) ->
     assert main(["evaluate"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        (["--score", "acc"], 0),
+        (["--score", "acc", "--metric", "score"], 0),
+        (["--score", "acc", "--metric", "event"], 2),
+        (["--score", "acc", "--metric", "loss"], 2),
+        (["--score", "acc", "--metric", "f1"], 2),
+        (["--loss", "acc", "--metric", "event"], 0),
+        (["--loss", "acc", "--metric", "success"], 2),
+        (["--loss", "acc", "--score", "acc"], 2),
+    ],
+)
+def test_a_column_has_one_meaning(tmp_path: Path, flags: list[str], code: int) -> None:
+    (log := tmp_path / "a.csv").write_text("acc\n" + "1\n" * 90 + "0\n" * 10)
+    assert main(["evaluate", str(log), *flags, "--unseen"]) == code
+
+
 def test_what_is_inherited_from_a_conditional_report_passes_no_gate(
     rows: Path, tmp_path: Path, capsys
 ) -> None:

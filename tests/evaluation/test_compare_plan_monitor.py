@@ -341,6 +341,11 @@ def test_another_history_is_not_taken_for_one_that_was_read(tmp_path) -> None:
     assert (watch.seen, watch.errors, watch.alarm) == (50, 0.0, False)
 
 
+def test_a_folder_is_no_state(tmp_path) -> None:
+    with pytest.raises(BadInput, match="is a folder: name a file in it"):
+        nv.monitor(0.5, state=tmp_path)
+
+
 @pytest.mark.parametrize("capital", [5, None, "ab"])
 def test_a_capital_that_is_none_is_no_state(tmp_path, capital: object) -> None:
     path = tmp_path / "state.json"

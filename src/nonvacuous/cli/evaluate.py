@@ -119,6 +119,7 @@ def evaluate(
         )
     wanted: dict[str, Any] = {"predictions": call.predictions, "labels": call.labels}
     if call.loss is not None or call.score is not None:
+        _check_meaning(call, chosen.metric)
         wanted = {"losses": call.loss or call.score}
         if chosen.metric == "error":
             metric = "success" if call.score is not None else "loss"
@@ -141,6 +142,21 @@ def evaluate(
         say(f"The page of this report: {page}")
         write_next(f"nonvacuous verify {out} --data {file}")
     return _gates(report, call)
+
+
+def _check_meaning(call: Call, metric: str) -> None:
+    """Refuse a column that two flags give opposite meanings."""
+    if call.loss is not None and call.score is not None:
+        raise UsageError("--loss and --score name one column each, and one is read: give one.")
+    flag, one, means = ("--loss", "bad", ("loss", "event"))
+    if call.score is not None:
+        flag, one, means = ("--score", "right", ("score", "success"))
+    if metric not in ("error", *means):
+        raise UsageError(
+            f"{flag} names a column in which 1 is {one}: its metric is {means[0]!r} or "
+            f"{means[1]!r}, not {metric!r}. Leave --metric out, or name the column with the flag "
+            "that it belongs to."
+        )
 
 
 def _answered(

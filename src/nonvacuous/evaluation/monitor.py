@@ -382,6 +382,8 @@ def monitor(
     made = Monitor(format=FORMAT, false_alarm=alpha, watches=watches)
     if state is not None:
         made._state = Path(state)
+        if made._state.is_dir():
+            raise BadInput(f"{state} is a folder: name a file in it, as in {state}/watch.json.")
         if made._state.exists():  # made by the first losses, not by a wrong call
             with made._locked():
                 pass
