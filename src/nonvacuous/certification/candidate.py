@@ -13,14 +13,17 @@ from nonvacuous.audit.evidence import Search
 from nonvacuous.certification.columns import RescalingFacts
 from nonvacuous.certification.forgetting import forget
 from nonvacuous.certification.run_folder import RunFolder
+from nonvacuous.data import Examples
 from nonvacuous.data.files import write_npz
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.priors import Prior
+from nonvacuous.errors import BadInput
 from nonvacuous.networks import LayerGraph
 from nonvacuous.recipes import remembering
 from nonvacuous.records import ComplexityRecord, Observation
 from nonvacuous.rules.digests import fixed_tensors
+from nonvacuous.rules.outcomes import predictions
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,43 @@ def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Mod
     return copied if device is None else copied.to(device)
 
 
+def require_stored_state(
+    trained: nn.Module, rebuilt: nn.Module, examples: Examples, *, whose: str
+) -> None:
+    """Raise unless a network made again from what is stored, its tensors, predicts the same.
+
+    Whoever loads or verifies it has the network as it was before training, and the tensors. A
+    string or a number of Python's, or a hook, that changed meanwhile is not among them: the promise
+    would be about a network that nobody can make again.
+    """
+    own = [frozen_copy(network) for network in (trained, rebuilt)]
+    device = next(own[0].parameters(), torch.empty(0)).device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        sides = []
+        for network in own:
+            torch.manual_seed(0)  # where predictions are random, the audit says so
+            sides.append([scores for scores, _ in predictions(network, examples)])
+    different = 0
+    for one, other in zip(*sides, strict=True):
+        if not isinstance(one, Tensor) or one.ndim != 2 or one.shape != other.shape:
+            return  # no scores of classes, which is said in full where they are counted
+        slack = _ROUNDING * one[torch.isfinite(one)].abs().max().item() if one.numel() else 0.0
+        close = torch.isclose(one, other, rtol=0.0, atol=slack, equal_nan=True)
+        different += int((~close.all(dim=1)).sum())
+    if different:
+        raise BadInput(
+            f"{whose} predicts otherwise for {different} of {len(examples)} examples than the "
+            "network before training with the same tensors: something that is no tensor (a number, "
+            "a string, a function or a hook that the network keeps) changed while it was trained, "
+            "and what is saved and verified are tensors. Keep it as a buffer (register_buffer), or "
+            "set it before training and leave it alone"
+        )
+
+
+#: What rounding may move scores by, as a part of the largest.
+_ROUNDING = 1e-5
+
+
 def start_at(module: nn.Module, prior: Prior) -> nn.Module | None:
     """The network with the initial weights that a prior is centered on, if it is."""
     if prior.kind != "initialization" or prior.means is None:
@@ -88,6 +128,17 @@ def with_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
         for name, parameter in copied.named_parameters():
             parameter.copy_(weights[name])
     return copied
+
+
+def with_stored_state(start: nn.Module, trained: nn.Module) -> nn.Module:
+    """The network before training, with the tensors of the trained one."""
+    rebuilt = frozen_copy(start)
+    own, kept = fixed_tensors(rebuilt), fixed_tensors(trained)
+    with torch.no_grad():
+        for name in own.keys() & kept.keys():
+            if own[name].shape == kept[name].shape:
+                own[name].copy_(kept[name])
+    return rebuilt
 
 
 def prior_choices(prior: Prior, module: nn.Module) -> int:

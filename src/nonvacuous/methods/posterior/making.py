@@ -12,8 +12,10 @@ from nonvacuous.certification.candidate import (
     Candidate,
     frozen_copy,
     prior_choices,
+    require_stored_state,
     save_candidate,
     scale_search,
+    with_stored_state,
     with_weights,
 )
 from nonvacuous.certification.job import Job
@@ -31,6 +33,9 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.training.erm import train
 from nonvacuous.training.posterior import PosteriorSettings, train_posterior
 from nonvacuous.training_settings import PlainTraining
+
+#: So many examples show whether the prior's network can be made again.
+_COMPARED = 2048
 
 
 def make(method: Posterior, job: Job, model: nn.Module) -> Certificate:
@@ -65,7 +70,11 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         prior_seed = derived_seed(job.seed, "prior training")
         draws.append(("prior training", prior_seed))
         part, plain = examples.subset(fitted), method.plain_training
-        center = random_where_asked(_train_prior(job, model, part, plain, prior_seed))
+        prior_network = _train_prior(job, model, part, plain, prior_seed)
+        rebuilt = with_stored_state(start, prior_network)
+        few = part.subset(np.arange(min(_COMPARED, len(part))))
+        require_stored_state(prior_network, rebuilt, few, whose="the prior's network")
+        center = random_where_asked(prior_network)
         if len(aside):
             errors = count_errors(center, examples.subset(aside))
             tilt = Observation(name=OBSERVED, errors=errors, trials=len(aside))

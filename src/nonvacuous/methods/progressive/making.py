@@ -16,7 +16,7 @@ from nonvacuous import records
 from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
-from nonvacuous.certification.candidate import frozen_copy
+from nonvacuous.certification.candidate import frozen_copy, require_stored_state
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import Measured, count_errors, summed_loss, twin_record
 from nonvacuous.data import Examples
@@ -53,8 +53,9 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
         start = model
         if method.warm and networks:
             start = with_tensors(model, fixed_tensors(networks[-1]))
-        networks.append(_checkpoint(method, job, start, number, job.examples.subset(saw)))
-        errors.append(round(summed_loss(networks[-1], job.examples.subset(batch), job.loss)))
+        tests = job.examples.subset(batch)
+        networks.append(_checkpoint(method, job, start, number, job.examples.subset(saw), tests))
+        errors.append(round(summed_loss(networks[-1], tests, job.loss)))
         if job.progress is not None:
             message = f"{errors[-1]} errors in {len(batch)} tests, before training on them"
             job.progress("tests", number, len(batches), message)
@@ -95,9 +96,17 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
 
 
 def _checkpoint(
-    method: Progressive, job: Job, start: nn.Module, number: int, examples: Examples
+    method: Progressive,
+    job: Job,
+    start: nn.Module,
+    number: int,
+    examples: Examples,
+    tests: Examples,
 ) -> nn.Module:
-    """Train, or read what a stopped run trained; frozen before its batch is looked at."""
+    """Train, or read what a stopped run trained; frozen before its batch is looked at.
+
+    Either way it is the network that its tensors give, which anybody can make again.
+    """
     stored = job.folder.existing(file_name(number))
     if stored is not None:
         tensors = load_tensors(stored, kind="network", device=job.device)
@@ -130,8 +139,10 @@ def _checkpoint(
             "train returned a network with other tensors than the one it was given; return that "
             "network, trained: checkpoints are saved and verified as weights of one architecture"
         )
-    job.folder.tensors(file_name(number), fixed_tensors(network))
-    return network
+    rebuilt = frozen_copy(with_tensors(start, fixed_tensors(network)), job.device)
+    require_stored_state(network, rebuilt, tests, whose=f"checkpoint {number}")
+    job.folder.tensors(file_name(number), fixed_tensors(rebuilt))
+    return rebuilt
 
 
 def _twin(
