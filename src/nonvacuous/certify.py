@@ -14,9 +14,17 @@ from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import PROBABILITIES, adapted
 from nonvacuous.certification.assemble import refuse_beforehand
+from nonvacuous.certification.beginning import beginning
 from nonvacuous.certification.job import Charging, Job
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.run_folder import CONFIG, FORMAT, RunFolder, settings_digest, to_toml
+from nonvacuous.certification.run_folder import (
+    BEGINNING,
+    CONFIG,
+    FORMAT,
+    RunFolder,
+    settings_digest,
+    to_toml,
+)
 from nonvacuous.claims import in_own_folder
 from nonvacuous.data import Dataset, Examples, Standardize, check_examples
 from nonvacuous.distributions.attributes import attribute_tensors
@@ -79,7 +87,8 @@ def certify(
                  shared among them; the ledger of :class:`~nonvacuous.Run` remembers them
     folder       a run folder: everything needed to check, resume and report the certificate; or
                  :class:`~nonvacuous.Run` with names for the network and the data
-    resume       go on with a run that was stopped, in the same folder and with the same settings
+    resume       go on with a run that was stopped, in the same folder, with the same settings and
+                 the same network
     force        overwrite the run in the folder
     """
     if not isinstance(method, Method):
@@ -153,7 +162,9 @@ def certify(
     if attributes:  # what no list of weights has
         configuration["attributes"] = tensors_digest(attributes)
     kept = RunFolder(run.folder)
-    kept.open(configuration, resume=resume, force=force)
+    if kept.path is not None and (begins := beginning(model, examples)):
+        configuration[BEGINNING] = begins
+    configuration = dict(kept.open(configuration, resume=resume, force=force))
     finished = kept.existing("certificate.json")
     if finished is not None:
         kept.drop_checkpoints()

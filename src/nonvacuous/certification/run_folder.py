@@ -16,6 +16,7 @@ from nonvacuous.data.files import sha256_of_file
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.errors import BadInput, FolderTaken
 from nonvacuous.files import inside
+from nonvacuous.foreign import run_settings
 
 #: Patterns of the files that a certificate rests on; it records the digest of each that exists.
 EVIDENCE = (
@@ -32,6 +33,8 @@ EVIDENCE = (
 )
 
 
+#: What the network was like when the run began, in config.toml; see certification.beginning.
+BEGINNING = "beginning"
 #: Of config.toml: a run that was begun with other keys cannot be gone on with.
 FORMAT = 2
 
@@ -59,20 +62,39 @@ class RunFolder:
         path = self.file(name)
         return path if path is not None and path.exists() else None
 
-    def open(self, configuration: Mapping[str, Any], *, resume: bool, force: bool) -> None:
-        """Claim the folder for this configuration, or find it claimed by the same one."""
+    def open(
+        self, configuration: Mapping[str, Any], *, resume: bool, force: bool
+    ) -> Mapping[str, Any]:
+        """Claim the folder for this configuration, or find it claimed by the same one.
+
+        The configuration as the folder has it: what the network answered is what it answered when
+        the run began, which another device rounds otherwise.
+        """
         if self.path is None:
-            return
+            return configuration
         stored = self.existing(CONFIG.name)
-        begun = stored is not None and not force
+        begun, now = stored is not None and not force, configuration.get(BEGINNING, {})
+        then: Mapping[str, Any] | None = None
         if stored is not None and begun and resume:
             _check_format(stored)
+            # Runs of older versions do not say.
+            then = run_settings(self.path).get(BEGINNING)
+            configuration = {k: v for k, v in configuration.items() if k != BEGINNING}
+            configuration |= {} if then is None else {BEGINNING: then}
         claim_folder(
             self.path, configuration, results=_RESULTS, resume=resume, force=force, record=CONFIG
         )
+        why = "" if then is None else _otherwise(then, now)
+        if why:
+            raise FolderTaken(
+                f"{self.path} holds a run of another network: the one given {why}. Its code or an "
+                "attribute changed since the run began, so nothing there is about it. Resume with "
+                "the network as it was, name another folder, or overwrite the run (force)"
+            )
         if not begun:
             # Those of a run with other settings may have seen what this one must not.
             self.drop_checkpoints()
+        return configuration
 
     def drop_checkpoints(self) -> None:
         """A finished run needs none, and a new one must not go on from another's."""
@@ -86,6 +108,23 @@ class RunFolder:
             return {}
         files = (path for pattern in EVIDENCE for path in sorted(self.path.glob(pattern)))
         return {path.name: sha256_of_file(inside(self.path, path.name)) for path in files}
+
+
+def _otherwise(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What is not as it was when the run began, in words; nothing where all is."""
+    if stored.get("layers") != now.get("layers"):
+        return "has other layers, or layers with other settings"
+    then, today = stored.get("answers", []), now.get("answers", [])
+    slack = _ROUNDING * max(map(abs, then), default=0.0)
+    if len(then) != len(today) or any(
+        abs(one - other) > slack for one, other in zip(then, today, strict=True)
+    ):
+        return "answers otherwise with the same weights"
+    return ""
+
+
+#: What another device or number of threads may move an answer by, as a part of the largest.
+_ROUNDING = 1e-3
 
 
 def to_toml(record: Mapping[str, Any], *, prefix: str = "") -> str:
@@ -125,7 +164,7 @@ def _value(value: Any) -> str:
 def settings_digest(configuration: Mapping[str, Any]) -> str:
     """What was to be computed, not how it is called or what stands beside it."""
     names = ("architecture", "source", "data_name", "preprocessing")
-    beside = (*names, "attempts", "twin", "different_data")
+    beside = (*names, "attempts", "twin", "different_data", BEGINNING)
     computed = {name: value for name, value in configuration.items() if name not in beside}
     computed["method"] = {n: v for n, v in computed["method"].items() if n not in beside}
     return hashlib.sha256(to_toml(computed).encode()).hexdigest()
