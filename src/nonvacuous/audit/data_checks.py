@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.holding import held_examples
 from nonvacuous.audit.knowing import EXAMPLES, irreproducible, knowledge, surprises
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse, unknowable
 from nonvacuous.certificate import UNSEEN
@@ -124,9 +125,22 @@ def preprocessing_saw_nothing(evidence: Evidence) -> Outcome:
 
 @check(rows=(6,), since=1, name=START, says=("asserted",), modes=(*PRIOR_MODES, *STEPS_MODES))
 def start_saw_nothing(evidence: Evidence) -> Outcome:
+    start, held = evidence.start, None
+    recipe = None if start is None else recipe_of(start)
+    unexplained = "" if start is None else irreproducible(start)
+    # The library's own networks read nothing.
+    untrained = recipe is not None and recipe.built_in and not unexplained
+    if start is not None and not untrained:
+        held = held_examples(start, evidence.examples.subset(evidence.split.bound))
+    if held is not None:
+        return refuse(
+            f"before any training here {held.tensor!r} of the network holds {held.examples} of the "
+            "bound examples, up to a scale and a shift: whatever built it has read them, and what "
+            "it says near them tells nothing of others. Take such references from examples that "
+            "the promise does not count."
+        )
     if evidence.pretrained:
         return asserted(declared(evidence.pretrained))
-    start = evidence.start
     if start is None:
         return asserted(
             "the prior was chosen without the bound examples, as stated by the one who made it."
@@ -139,8 +153,6 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
     )
     if known.certain:
         return refuse(f"{reason}): its weights have seen them, or data like them. {_REMEDY}")
-    recipe, unexplained = recipe_of(start), irreproducible(start)
-    untrained = recipe is not None and recipe.built_in and not unexplained
     if known.likely and not untrained:
         return doubtful(
             f"{reason}, with {known.classes} classes): its weights have seen them, or data like "
@@ -159,9 +171,11 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
             f"no seed accounts for the starting weights ({unexplained}), and if "
             f"they were trained on these examples the promise is false. {_REMEDY}"
         )
+    said = "" if recipe.built_in else "the function read none of the bound examples and that "
     return asserted(
-        f"{_SEEDED.format(recipe.name, recipe.seed)}built again, every bit is the same. That the "
-        "seed was not chosen by looking at the bound examples is stated by the one who chose it."
+        f"{_SEEDED.format(recipe.name, recipe.seed)}built again, every bit is the same. That {said}"
+        "the seed was not chosen by looking at the bound examples is stated by the one who chose "
+        "it."
     )
 
 
