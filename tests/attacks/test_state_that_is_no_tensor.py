@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,32 @@ def test_what_shapes_no_prediction_may_change(tmp_path: Path) -> None:
     certificate = nv.certify(TwoHeads, clouds(), method=method, folder=tmp_path / "run")
     mixture = nv.load_mixture(tmp_path / "run", TwoHeads())
     assert certificate.status == "valid" and len(mixture.networks) == 3
+
+
+def test_a_function_that_goes_on_from_an_earlier_run() -> None:
+    """As in a notebook: the first run is stopped after its first checkpoint."""
+    kept: dict[str, nn.Module] = {}
+
+    def train(model: nn.Module, inputs: Tensor, labels: Tensor, *, seed: int) -> nn.Module:
+        return fitted(kept.setdefault("network", model), inputs, labels)
+
+    def stop(phase: str, *_: object) -> None:
+        if phase == "tests":
+            raise KeyboardInterrupt
+
+    method = nv.Progressive(train=train, batches=3)
+    with pytest.raises(KeyboardInterrupt):
+        nv.certify(TwoHeads, clouds(), method=method, progress=stop)
+    with pytest.raises(BadInput, match="network of an earlier call"):
+        nv.certify(TwoHeads, clouds(), method=method)
+
+
+def test_a_copy_of_the_given_network_may_be_returned() -> None:
+    def train(model: nn.Module, inputs: Tensor, labels: Tensor, *, seed: int) -> nn.Module:
+        return fitted(copy.deepcopy(model), inputs, labels)
+
+    method = nv.Progressive(train=train, batches=3)
+    assert nv.certify(TwoHeads, clouds(), method=method).status == "valid"
 
 
 @pytest.mark.parametrize(

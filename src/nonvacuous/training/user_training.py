@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -98,6 +99,25 @@ def call(
                 "and put fixed preprocessing into the model"
             )
     return _network(result, name=name)
+
+
+def require_own(network: nn.Module, given: nn.Module, *, name: str) -> None:
+    """Raise where a function goes on from a network that it kept from an earlier call.
+
+    In a notebook it may have been trained on everything, by a run that was stopped.
+    """
+    if network is not given and network in _RETURNED:
+        raise BadInput(
+            f"{name} returned a network of an earlier call, not the one it was given: it goes on "
+            "from whatever that call was trained on, which may be the examples of the next test. "
+            "Train the model that is given, or a copy of it, and keep nothing from call to call; "
+            "to go on from the last checkpoint, set warm=True"
+        )
+    _RETURNED.add(network)
+
+
+#: The networks that functions returned, as long as somebody keeps them.
+_RETURNED: WeakSet[nn.Module] = WeakSet()
 
 
 def _last(

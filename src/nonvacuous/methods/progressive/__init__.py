@@ -26,7 +26,8 @@ class Progressive(Method):
     All examples but the first part test and train. The promise is about the randomized predictor
     that draws one of the checkpoints for each input (``nv.load_mixture`` gives it), not about the
     last one. ``train`` is a function of your own, ``train(model, inputs, labels, *, seed) ->
-    model``, in place of ``plain_training``; it is given all examples before the batch.
+    model``, in place of ``plain_training``; it is given all examples before the batch,
+    and must keep nothing from one call to the next.
     """
 
     mode: ClassVar[Mode] = "progressive"

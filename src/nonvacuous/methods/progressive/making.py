@@ -39,7 +39,7 @@ from nonvacuous.rules.drawing import (
 )
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.erm import train
-from nonvacuous.training.user_training import call
+from nonvacuous.training.user_training import call, require_own
 
 
 def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
@@ -123,15 +123,17 @@ def _checkpoint(
             records=job.records(f"{number}.checkpoint", phase),
         ).module
     else:
+        given = copied_network(start).train()
         network = call(
             method.train,
-            copied_network(start).train(),
+            given,
             examples.inputs.to(job.device),
             examples.labels.to(job.device),
             seed=seed,
             name="train",
             watch=lambda _: None,
         )
+        require_own(network, given, name="train")
     network = frozen_copy(network, job.device)
     expected = {name: tensor.shape for name, tensor in fixed_tensors(start).items()}
     if {name: tensor.shape for name, tensor in fixed_tensors(network).items()} != expected:
