@@ -249,6 +249,12 @@ def test_groups_are_watched_under_the_names_that_the_test_gave_them(kind: str) -
     assert "2 labels without a g, about which nothing was promised" in str(watch)
     with pytest.raises(BadInput, match="g is a single int"):
         watch.update([1], groups={"g": 1})
+    for losses in (1, [1]):
+        with pytest.raises(BadInput, match="groups of 'g' are watched: give the group of each"):
+            watch.update(losses)
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(BadInput, match="name their rows differently"):
+        watch.update(pandas.Series([1]), groups={"g": pandas.Series(live[:1], index=[7])})
 
 
 def test_what_is_masked_is_missing() -> None:

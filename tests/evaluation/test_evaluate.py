@@ -589,3 +589,29 @@ def test_a_range_wider_than_a_double_is_refused() -> None:
     wide = {"metric": "loss", "range": (-1e308, 1e308)}
     with pytest.raises(BadInput, match="wider than the largest number"):
         nv.evaluate(losses=[0.1] * 5, unseen=True, settings=wide)
+
+
+def test_frames_and_their_labels_are_paired_row_by_row() -> None:
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(0).normal(size=2500)
+    frame, labels = pandas.DataFrame({"x": x}), pandas.Series((x > 0) * 1)
+
+    def answer(inputs):
+        return (inputs["x"] > 0) * 1
+
+    assert nv.evaluate(answer, (frame, labels), unseen=True).empirical.errors == 0
+    with pytest.raises(BadInput, match="inputs and labels name their rows differently"):
+        nv.evaluate(answer, (frame.sample(frac=1, random_state=0), labels), unseen=True)
+    fractions = np.arange(2500) + 0.5
+    frame.index = labels.index = fractions
+    report = nv.evaluate(answer, (frame, labels), unseen=True)
+    assert (report.empirical.errors, report.empirical.trials) == (0, 2500)
+
+
+def test_two_batches_in_a_tuple_are_no_pair() -> None:
+    x = np.random.default_rng(0).normal(size=200)
+    batches = ((x[:100], x[:100] > 0), (x[100:], x[100:] > 0))
+    with pytest.raises(BadInput, match="give the batches in a list"):
+        nv.evaluate(lambda inputs: inputs > 0, batches, unseen=True)
+    report = nv.evaluate(lambda inputs: inputs > 0, list(batches), unseen=True)
+    assert report.empirical.trials == 200

@@ -19,7 +19,7 @@ from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import ColumnDigest
-from nonvacuous.evaluation.tables import with_holes
+from nonvacuous.evaluation.tables import check_rows, with_holes
 from nonvacuous.evaluation.watch import Watch
 from nonvacuous.files import write_atomically
 
@@ -111,7 +111,8 @@ class Monitor(BaseModel):
         watched. ``late``: these labels were missing before, and have come now.
         """
         single = losses is None or isinstance(losses, _NUMBERS)
-        if single and self._state is None and groups is None and not late and losses is not None:
+        alone = self._state is None and groups is None and len(self.watches) == 1
+        if single and alone and not late and losses is not None:
             if losses != losses:
                 self.missing += 1
             elif not 0.0 <= losses <= 1.0:
@@ -119,6 +120,7 @@ class Monitor(BaseModel):
             else:
                 self.watches[""].one(float(losses))
             return self
+        check_rows({"losses": losses, **(groups or {})})
         values = _losses([losses] if single else losses)
         names = self._names(groups, len(values))
         with self._locked():
@@ -213,6 +215,12 @@ class Monitor(BaseModel):
             names = [str(name) for name in known.tolist()]
             columns[column] = np.full(size, "", dtype=np.array(names, dtype=str).dtype)
             columns[column][there] = names
+        for column in self.groups:
+            if column not in columns:
+                raise BadInput(
+                    f"groups of {column!r} are watched: give the group of each label, as in "
+                    f"groups={{{column!r}: [...]}}, None where it is not known."
+                )
         return columns
 
     def _apply(self, values: np.ndarray, columns: dict[str, np.ndarray]) -> None:

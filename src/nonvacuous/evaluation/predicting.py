@@ -13,6 +13,7 @@ from nonvacuous.errors import BadInput, WrongMode
 from nonvacuous.evaluation.audit import SAME_ANSWERS
 from nonvacuous.evaluation.coding import to_numpy
 from nonvacuous.evaluation.likeness import Likeness
+from nonvacuous.evaluation.tables import check_rows
 
 #: Inputs given as one array are answered so many at a time.
 AT_ONCE = 1024
@@ -96,8 +97,16 @@ def _pairs(data: Any, at_once: int) -> Iterator[tuple[Any, Any]]:
         inputs, labels = data
         if len(inputs) != len(labels):
             raise BadInput(f"there are {len(inputs)} inputs and {len(labels)} labels.")
+        if isinstance(labels, tuple) and any(hasattr(part, "shape") for part in labels):
+            raise BadInput(
+                "data look like two batches in a tuple, which are read as (inputs, labels): give "
+                "the batches in a list."
+            )
+        check_rows({"inputs": inputs, "labels": labels})
+        # Of a pandas column with fractions as its index, [] would choose by these.
+        parts: list[Any] = [getattr(part, "iloc", part) for part in data]
         for start in range(0, len(labels), at_once):
-            yield inputs[start : start + at_once], labels[start : start + at_once]
+            yield parts[0][start : start + at_once], parts[1][start : start + at_once]
         return
     if not hasattr(data, "__iter__"):
         raise BadInput("data are a pair (inputs, labels), or an iterable of such pairs.")
