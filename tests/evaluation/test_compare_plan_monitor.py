@@ -267,7 +267,7 @@ def test_what_is_masked_is_missing() -> None:
     [
         ({"metric": "event", "clusters": True}, "mean over clusters.*mean loss of each cluster"),
         ({"metric": "f1", "positive": 1}, "1 - F1 of 1.*metric 'error'"),
-        ({"metric": "balanced error"}, "balanced error.*metric 'error'"),
+        ({"metric": "balanced error", "classes": (0, 1)}, "balanced error.*metric 'error'"),
         ({"metric": "recall", "positive": 1}, "1 - recall of 1"),
         ({"metric": "selective error", "abstain": 2}, "errors among rows that were answered"),
         ({"metric": "absolute error", "range": (0, 2)}, "clipped and scaled alike"),

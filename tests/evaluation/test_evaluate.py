@@ -432,6 +432,15 @@ def test_repeated_examples_are_noticed() -> None:
     assert named(report, "conditional") == ["the examples are independent draws"]
 
 
+@pytest.mark.parametrize(("width", "status"), [(20, "conditional"), (3, "valid")])
+def test_copies_of_inputs_of_few_numbers(width: int, status: str) -> None:
+    """A few numbers may come together again by chance, many with many values do not."""
+    inputs = np.random.default_rng(0).normal(size=(150, width))
+    data = (np.tile(inputs, (10, 1)), np.tile(np.arange(150) % 2, 10))
+    report = nv.evaluate(lambda rows: rows[:, 0] > 0, data, unseen=True)
+    assert report.status == status
+
+
 def test_repeated_inputs_are_noticed_and_near_ones_named() -> None:
     generator = np.random.default_rng(7)
     images = generator.random((300, 8, 8)).astype(np.float32)

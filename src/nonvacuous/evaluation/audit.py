@@ -102,6 +102,7 @@ def _independent(tally: Tally) -> Assumption:
     if likeness is not None:
         same, near = likeness.repeated(), likeness.nearly()
         broken = broken or (same > 0 and likeness.rich)
+        broken = broken or (100 * same > likeness.rows and likeness.telling)
         seen.append(f"{same} of {likeness.rows} inputs are the same as another one")
         if near:
             seen[-1] += f", {near} more hardly differ from one"

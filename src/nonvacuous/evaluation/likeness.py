@@ -17,6 +17,8 @@ RICH, LONG = 32, 40
 #: Inputs that differ by less than this part of their norm hardly differ; among so many at most.
 NEAR, MOST_NEAR = 0.03, 1 << 16
 _DIRECTIONS = 16
+# So many numbers, each with so many values among the first rows, hardly come together twice.
+_TELLING, _MANY, _FIRST = 4, 100, 512
 
 
 def hashes_of(column: Any) -> np.ndarray:
@@ -100,6 +102,14 @@ class Likeness:
         self._exact, self._alike = Distinct(), Distinct()
         self._points: list[np.ndarray] = []
         self._weights: tuple[np.ndarray, np.ndarray] | None = None
+        self._first: np.ndarray | None = None
+
+    @property
+    def telling(self) -> bool:
+        """Whether an input says enough for one in a hundred not to come again by chance."""
+        if self._first is None:
+            return self.rich
+        return sum(len(np.unique(column)) >= _MANY for column in self._first.T) >= _TELLING
 
     def add(self, inputs: Any) -> bool:
         """Look at one more batch; False for inputs that are neither numbers nor texts."""
@@ -129,6 +139,9 @@ class Likeness:
             weights = np.asarray(2 * generator.integers(0, 2**63, size, dtype=np.uint64) + 1)
             directions = generator.normal(size=(size, _DIRECTIONS)) / np.sqrt(_DIRECTIONS)
             self._weights = weights, np.asarray(directions)
+            self._first = np.empty((0, min(size, RICH)))
+        if self._first is not None and len(self._first) < _FIRST:
+            self._first = np.concatenate([self._first, rows[:_FIRST, :RICH]])
         odd, directions = self._weights
         self._exact.add(_mixed((hashes_of(rows) * odd).sum(axis=1)))
         if self.rich and sum(map(len, self._points)) < MOST_NEAR:
