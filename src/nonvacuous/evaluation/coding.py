@@ -27,6 +27,8 @@ def plain(values: Any, name: str) -> Any:
     if array.dtype == object:
         array = _from_objects(array, name)
     if array.dtype.kind in "biu":
+        if array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
+            raise BadInput(f"{name} has whole numbers of 2^63 and more; give them as words.")
         return array.astype(np.int64)
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~np.isfinite(array).all(axis=tuple(range(1, array.ndim))))
@@ -37,7 +39,10 @@ def plain(values: Any, name: str) -> Any:
             return whole
         return array.astype(np.float64)
     if array.dtype.kind in "US":
-        array = array.astype(str)
+        try:
+            array = array.astype(str)
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{name} holds bytes that are no text in ASCII; decode them.") from error
         empty = np.flatnonzero((array == "").any(axis=tuple(range(1, array.ndim))))
         if len(empty):
             raise _missing(name, int(empty[0]), len(empty), words=True)
@@ -55,9 +60,19 @@ def one_each(values: Any, name: str) -> Any:
 
 def to_numpy(values: Any) -> np.ndarray:
     """A tensor, a column of a table or anything like an array as one of numpy's."""
-    if hasattr(values, "detach"):  # of torch
-        values = values.detach().cpu().numpy()
-    return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if hasattr(values, "detach"):  # of torch, whose bfloat16 numpy does not know
+        values = values.detach().cpu()
+        values = (values.float() if "bfloat16" in str(values.dtype) else values).numpy()
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        lost, values = np.ma.getmaskarray(values), np.array(values.data, dtype=object)
+        values[lost] = None
+    if isinstance(values, list | tuple) and str in (kinds := set(map(type, values))):
+        # Among words numpy would make a word of anything, of a missing value too.
+        return np.array(values, dtype=object if len(kinds) > 1 else str)
+    try:
+        return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    except ValueError as error:
+        raise BadInput(f"a column cannot be read as numbers or words ({error}).") from error
 
 
 def as_array(column: Any) -> np.ndarray:

@@ -227,6 +227,8 @@ def written(
 def _settings(given: Evaluation | Mapping[str, Any] | None) -> Evaluation:
     if isinstance(given, Evaluation):
         return given
+    if given is not None and not isinstance(given, Mapping):
+        raise BadInput(f"settings are an nv.Evaluation or a dictionary, got {given!r}.")
     try:
         return Evaluation(**dict(given or {}))
     except ValidationError as error:
