@@ -19,6 +19,7 @@ from nonvacuous.distributions.copying import Checkpoints, copied_network
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, NonvacuousError
 from nonvacuous.risk.losses import Loss
+from nonvacuous.risk.pairs import plain_precision
 
 #: How many examples are predicted at once where errors are counted.
 BATCH = 2048
@@ -130,7 +131,7 @@ def batch_dependence(network: Network, inputs: Tensor) -> str | None:
 
 def size_dependence(network: Network, inputs: Tensor) -> str | None:
     """Whether the first predictions of a batch as large as is measured are those of a small one."""
-    with undisturbed(network.device):
+    with undisturbed(network.device), plain_precision(network.device):
         large, small = network.run(inputs)[0][:PROBES], network.run(inputs[:PROBES])[0]
     finite = small[torch.isfinite(small)]
     slack = 1e-3 * float(finite.abs().max()) if finite.numel() else 0.0
