@@ -32,6 +32,10 @@ class ChannelAffine(nn.Module):
         return inputs * self.weight.view(shape) + self.bias.view(shape)
 
 
+#: Where classes of batch normalization come from that do nothing besides.
+_PLAIN = ("torch.nn.", "nonvacuous.models.")
+
+
 def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
     """A copy of a network in evaluation mode without batch normalization: the same function.
 
@@ -51,8 +55,7 @@ def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
         return copy.deepcopy(module)
     for name in sorted(names):
         norm = module.get_submodule(name)
-        ours = ("torch.nn.", "nonvacuous.models.")  # which only normalize
-        if not type(norm).__module__.startswith(ours) or _altered(norm):
+        if not type(norm).__module__.startswith(_PLAIN) or _altered(norm):
             raise NotYetSupported(
                 f"{name or 'the network'} is a {type(norm).__name__} that does more than batch "
                 "normalization (a class of its own, a hook or another forward), which folding "

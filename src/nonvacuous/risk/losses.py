@@ -8,7 +8,6 @@ on an example has failed there.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +16,6 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
-
-#: Names of the library's own losses: of these symmetries are known.
-_RESERVED = re.compile(r"zero-one$|margin |cross-entropy with probabilities of at least ")
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,8 @@ class Loss:
 def check_name(loss: Loss) -> None:
     """Refuse somebody's loss that is called like one of the library's."""
     made_by = getattr(getattr(loss.function, "func", loss.function), "__module__", "")
-    if _RESERVED.match(loss.name) and made_by != __name__:
+    ours = loss.name == zero_one.name or loss.name.startswith(tuple(MADE_FROM_A_NUMBER))
+    if ours and made_by != __name__:
         raise BadInput(
             f"the name {loss.name!r} belongs to a loss of the library, and what is known of that "
             "one would be taken for granted of yours; give it another name"
