@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -62,6 +64,28 @@ def test_mlp_computes_what_it_says():
     inputs = torch.randn(6, 2, 3)
     hidden = (inputs.reshape(6, 6) @ first.weight.T + first.bias).clamp(min=0)
     torch.testing.assert_close(model(inputs), hidden @ last.weight.T + last.bias)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_pooling_first_changes_no_bit(layout):
+    model = build("cnn:4,6", (1, 9, 10), 3, seed=0).to(memory_format=layout)
+    in_turn = copy.deepcopy(model)
+    in_turn.blocks = nn.Sequential(*in_turn.blocks)
+    assert str(in_turn) == str(model)
+    inputs = torch.randn(50, 1, 9, 10).round(decimals=1).to(memory_format=layout)
+    for network in (model, in_turn):
+        network(inputs).square().sum().backward()
+    assert torch.equal(model(inputs), in_turn(inputs))
+    for one, other in zip(model.parameters(), in_turn.parameters(), strict=True):
+        assert torch.equal(one.grad, other.grad)
+
+
+def test_only_what_commutes_is_exchanged():
+    model = build("cnn:4", (1, 6, 6), 3, seed=0)
+    inputs = torch.randn(5, 1, 6, 6)
+    for other in (nn.Tanh(), nn.AvgPool2d(2)):
+        model.blocks[1 if isinstance(other, nn.Tanh) else 2] = other
+        assert torch.equal(model.blocks(inputs), nn.Sequential(*model.blocks)(inputs))
 
 
 def test_cnn_computes_what_it_says():

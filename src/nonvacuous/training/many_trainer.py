@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput
-from nonvacuous.models.cnn import Cnn, Mlp
+from nonvacuous.models.cnn import Blocks, Cnn, Mlp
 from nonvacuous.training.many_jobs import Job
 from nonvacuous.training.many_material import Material, dropped
 from nonvacuous.training.many_stacked import Solo, Stack
@@ -35,7 +35,7 @@ def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | 
         return None
     if type(module) is Cnn and _is_as_built(module):
         named = [(name, part) for name, part in named if not isinstance(part, Cnn | nn.MaxPool2d)]
-        allowed = {nn.Sequential, nn.Linear, nn.ReLU, nn.Conv2d}
+        allowed = {nn.Sequential, Blocks, nn.Linear, nn.ReLU, nn.Conv2d}
     elif type(module) not in (Mlp, nn.Sequential):
         return None
     if not all(type(layer) in allowed for _, layer in named):

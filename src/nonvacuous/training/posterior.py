@@ -299,15 +299,15 @@ class _Learner(Learner):
             ) from failure
         with torch.no_grad():
             count, by_kl = len(self._sizes), by_kl.to(pulls.dtype)
-            for part, slope in zip(pulls.split(self._sizes), slopes[:count], strict=True):
-                torch.addcmul(slope.reshape(-1), part, by_kl, out=part)
-            parts = growth.mul_(by_kl).split(self._sizes)
-            for part, (name, drawn), slope in zip(
-                parts, noise.items(), slopes[count:], strict=True
-            ):
-                # A draw grows with the scale, a variance with its square.
-                power = 2.0 if drawn is variances[name] else 1.0
-                part.addcmul_(drawn.reshape(-1), slope.reshape(-1), value=power)
+            flat = [slope.reshape(-1) for slope in slopes]
+            torch.addcmul(torch.cat(flat[:count], out=self._terms), pulls, by_kl, out=pulls)
+            # A draw grows with the scale, a variance with its square.
+            torch._foreach_addcmul_(
+                growth.mul_(by_kl).split(self._sizes),
+                [drawn.reshape(-1) for drawn in noise.values()],
+                flat[count:],
+                [2.0 if drawn is variances[name] else 1.0 for name, drawn in noise.items()],
+            )
             error = (outputs.argmax(dim=1) != labels).double().mean()
             self._sums.add_(torch.stack([value, risk, error, kl, penalized]), alpha=len(batch))
 

@@ -95,10 +95,9 @@ def draw_noise(
     Of linear layers, where the noise of their outputs is drawn instead, the variances as given.
     """
     linear = layout.per_example - layout.convolutions
-    return {
-        name: variance if name in linear else _scale(variance) * _noise(variance, generator)
-        for name, variance in variances.items()
-    }
+    drawn = {name: variance for name, variance in variances.items() if name not in linear}
+    noise = _draws(list(drawn.values()), generator)
+    return {**variances, **dict(zip(drawn, noise, strict=True))}
 
 
 def noisy_call(
@@ -147,8 +146,21 @@ def _turned(
     return torch.addcmul(mean, noise, signs).unbind()
 
 
-def _scale(variance: Tensor) -> Tensor:
-    return variance.clamp_min(_LEAST_VARIANCE).sqrt()
+def _draws(variances: list[Tensor], generator: torch.Generator) -> list[Tensor]:
+    """Normal numbers of these variances: on a GPU a few kernels, however many tensors there are."""
+    if not variances:
+        return []
+    scales = torch._foreach_sqrt(torch._foreach_clamp_min(variances, _LEAST_VARIANCE))
+    return list(torch._foreach_mul(scales, _standard(variances, generator)))
+
+
+def _standard(likes: list[Tensor], generator: torch.Generator) -> list[Tensor]:
+    """Standard normal numbers; on a processor those of earlier releases, one tensor at a time."""
+    if likes[0].device.type == "cpu":
+        return [_noise(like, generator) for like in likes]
+    numbers = _noise(likes[0].new_empty(sum(like.numel() for like in likes)), generator)
+    parts = numbers.split([like.numel() for like in likes])
+    return [part.view(like.shape).to(like.dtype) for part, like in zip(parts, likes, strict=True)]
 
 
 def _noise(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -157,7 +169,7 @@ def _noise(like: Tensor, generator: torch.Generator) -> Tensor:
 
 def _signs(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
     bits = torch.randint(0, 2, shape, generator=generator, dtype=like.dtype, device=like.device)
-    return bits.mul_(2.0).sub_(1.0)
+    return torch.rsub(bits, -1.0, alpha=-2.0)
 
 
 def _product_kind(weight: Tensor) -> torch.dtype:
@@ -347,6 +359,6 @@ class _NoisyLayers(TorchFunctionMode):
         if id(value) not in self._drawn:
             mean, noise = self._noisy[id(value)]
             if id(value) not in self._convolutions:
-                noise = _scale(noise) * _noise(mean, self._generator)
+                (noise,) = _draws([noise], self._generator)
             self._drawn[id(value)] = mean + noise
         return self._drawn[id(value)]
