@@ -182,10 +182,10 @@ def test_counts() -> None:
     layers = {"parameters": [25, 0, 36, 0, 7], "comparisons": [0, 5, 0, 6, 1]}
     assert value("vc-dimension") == vc_upper(**layers)
     assert value("vc-dimension") == vc_upper(parameters=[25, 36, 7], comparisons=[5, 6, 1])
-    # Convolution, ReLU on 6 x 6, pooling over 4 (six pairs) to 3 x 3; the same on 3 x 3 to 1 x 1.
+    # Convolution on 6 x 6, pooling over 4 (six pairs) to 3 x 3, ReLU; the same on 3 x 3 to 1 x 1.
     expected = vc_upper(
-        parameters=[20, 0, 57, 0, 4],
-        comparisons=[2 * 36, 2 * 9 * 6, 3 * 9, 3 * 6, 1],
+        parameters=[20, 0, 0, 57, 0, 0, 4],
+        comparisons=[0, 2 * 9 * 6, 2 * 9, 0, 3 * 6, 3, 1],
     )
     assert value("vc-dimension", "cnn") == expected
     longest = max(math.sqrt(sum(v * v for v in x)) for x in NET.inputs)

@@ -94,6 +94,10 @@ def test_structure() -> None:
     assert found.depth == 4 and found.pools == frozenset()
     assert structure_of(world("cnn").graph).pools == frozenset({4})
     assert structure_of(world("cnn").graph).depth == 5
+    first, last = nn.Conv2d(1, 2, 2), nn.Sequential(nn.Flatten(), nn.Linear(2, 2))
+    for middle in ([nn.ReLU(), nn.MaxPool2d(2)], [nn.MaxPool2d(2), nn.ReLU()]):
+        module = nn.Sequential(first, *middle, last).eval()
+        assert structure_of(capture(module, torch.zeros(2, 1, 3, 3))).depth == 3
 
     # Positive parts of finished neurons are neurons more, and so are maxima of sums of them.
     class Twice(nn.Module):

@@ -108,7 +108,8 @@ def _after(node: Node, pooled: int, read: list[_Next]) -> _Next:
     """
     weighted, positive, maximum = map(max, zip(*read, strict=True))
     if pooled > 1:
-        return _Next(*[maximum + 1] * 3)
+        # The positive part of a maximum is the maximum of positive parts, and counted as that.
+        return _Next(maximum + 1, positive + 1, maximum + 1)
     if node.kind in _KINKS:
         return _Next(*[positive + 1] * 3)
     if node.parameters:
