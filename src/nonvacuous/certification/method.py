@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -80,6 +81,10 @@ class Method(Settings):
     @property
     def shaping(self) -> float | None:
         """The part of the examples that shapes the prior; None where the promise counts all."""
+        return None
+
+    def advice(self, example_shape: Sequence[int]) -> str | None:
+        """What would serve such examples better, said before anything is spent on them."""
         return None
 
     def check(self, model: nn.Module, loss: Loss) -> None:

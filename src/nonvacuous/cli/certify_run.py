@@ -85,7 +85,7 @@ def run(call: Call, method: Method) -> int:
                 f"mode {method.mode}, confidence {call.confidence:g}, seed {call.seed}, "
                 f"device {device}, run folder {folder}"
             )
-            for line in _remarks(dataset, examples, conversions):
+            for line in _remarks(dataset, examples, conversions, method):
                 narration.say(line)
             certificate = certify(
                 network.to(device),
@@ -184,8 +184,10 @@ def _asked(call: Call, method: Method, spec: str) -> dict[str, Any]:
     }
 
 
-def _remarks(dataset: Dataset, examples: Examples, conversions: tuple[str, ...]) -> list[str]:
-    """What was taken how, where another reading was possible."""
+def _remarks(
+    dataset: Dataset, examples: Examples, conversions: tuple[str, ...], method: Method
+) -> list[str]:
+    """What was taken how, where another reading was possible or would serve better."""
     remarks = [f"network: {conversion}" for conversion in conversions]
     names = examples.class_names
     if names != tuple(map(str, range(len(names)))):
@@ -197,7 +199,7 @@ def _remarks(dataset: Dataset, examples: Examples, conversions: tuple[str, ...])
     lacking = [n for n, c in zip(names, examples.class_counts(), strict=True) if not c]
     if lacking:
         remarks.append(f"no example of {', '.join(lacking[:8])} in {examples.name}")
-    return remarks
+    return remarks + list(filter(None, [method.advice(examples.example_shape)]))
 
 
 def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: bool) -> int:

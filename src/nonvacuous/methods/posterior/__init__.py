@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -136,3 +137,12 @@ class Posterior(method.Method):
     @property
     def shaping(self) -> float | None:
         return self.prior_fraction
+
+    def advice(self, example_shape: Sequence[int]) -> str | None:
+        if self.recipe is not None or not self.prior_fraction:
+            return None
+        kind = "images" if len(example_shape) == 3 else "tables"
+        return (
+            f"no recipe: --recipe {kind} usually promises less error; a second certificate on "
+            "these examples is another attempt, so choose before the first"
+        )
