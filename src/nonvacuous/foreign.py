@@ -28,7 +28,8 @@ READERS = {
 #: What names a data set, for a person.
 SOURCES = (
     f"digits (needs no files), mnist, fashion-mnist, cifar10; a file {', '.join(_FIRST)} or {_LAST}"
-    " (arrays are called inputs and labels); a folder of images with one folder per class; or "
+    " (arrays are called inputs and labels; for labels in another column of a table than label, y, "
+    "target or class: FILE:COLUMN); a folder of images with one folder per class; or "
     "package.module:function returning (inputs, labels)."
 )
 #: Bytes of a record that are read; ours are a thousand times shorter.

@@ -283,6 +283,35 @@ def test_parquet_numbers(tmp_path):
     np.testing.assert_array_equal(examples.inputs.numpy(), unit(PIXELS[:, 0]))
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
+def test_the_column_of_labels_stands_behind_the_file(tmp_path, ending):
+    """Whatever it is called; a column with a usual name is then an input like others."""
+    columns = {"a": np.arange(60.0), "y": np.arange(60.0), "out come": LABELS}
+    path = tmp_path / f"d.{ending}"
+    if ending == "parquet":
+        write_table(path, columns)
+    else:
+        rows = zip(*columns.values(), strict=True)
+        mark = "," if ending == "csv" else "\t"
+        path.write_text("\n".join(mark.join(map(str, row)) for row in (columns, *rows)))
+    read = load(f"{path}:out come").train
+    assert read.example_shape == (2,) and read.labels.tolist() == list(LABELS)
+    with pytest.raises(
+        BadInput, match=r"needs one column named outcome .* did you mean out come\?"
+    ):
+        load(f"{path}:outcome")
+
+
+def test_a_column_of_labels_is_asked_for_by_name(tmp_path):
+    names = [f"c{number}" for number in range(30)]
+    (tmp_path / "d.csv").write_text(",".join(names) + "\n" + ",".join("1" * 30))
+    with pytest.raises(BadInput, match=r"c9, \.\.\., c20.*c29'; .* FILE:COLUMN"):
+        load(tmp_path / "d.csv")
+    (tmp_path / "d.npz").write_bytes(b"")
+    with pytest.raises(BadInput, match=r"which only tables have .*; leave :a out"):
+        load(f"{tmp_path / 'd.npz'}:a")
+
+
 @pytest.mark.parametrize("column", ["Label", "TARGET", "y", "Class"])
 def test_parquet_labels_in_capitals_or_not(tmp_path, column):
     """As in a table of text: the same columns name the labels, whatever the file."""

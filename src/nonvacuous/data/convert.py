@@ -5,6 +5,7 @@ The pair of both comes out of tuples, frames and torch datasets.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import Any
 
@@ -220,16 +221,25 @@ def _check_loader(loader: torch.utils.data.DataLoader[Any], *, where: str) -> No
         )
 
 
-def label_column(columns: Sequence[Any], *, where: str) -> int:
-    """Which column of a table holds the labels, by its name."""
+def label_column(columns: Sequence[Any], *, where: str, called: str | None = None) -> int:
+    """Which column of a table holds the labels: the one that is named, or one with a usual name."""
     names = [str(column).strip() for column in columns]
+    usual = f"named {' or '.join(LABEL_COLUMNS)}, in capitals or not,"
     known = [at for at, name in enumerate(names) if name.lower() in LABEL_COLUMNS]
+    if called is not None:
+        usual, known = f"named {called}", [at for at, name in enumerate(names) if name == called]
     if len(known) != 1 or len(names) < 2:
         several = " and ".join(names[at] for at in known) if len(known) > 1 else ""
         hint = f": {several} are {len(known)}, rename all but one" if several else ""
+        if not known and called is None:
+            hint = "; for a column of another name write it behind the file's: FILE:COLUMN"
+        elif not known:
+            close = difflib.get_close_matches(str(called), names, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+        listed = names if len(names) <= 20 else [*names[:10], "...", *names[-10:]]
         raise BadInput(
-            f"{where} needs one column named {' or '.join(LABEL_COLUMNS)}, in capitals or not, and "
-            f"others beside it; its columns are {', '.join(names[:20])!r}{hint}"
+            f"{where} needs one column {usual} and others beside it; its columns are "
+            f"{', '.join(listed)!r}{hint}"
         )
     return known[0]
 

@@ -25,7 +25,7 @@ from nonvacuous.data.examples import (
 from nonvacuous.data.readers import FILE_READERS
 from nonvacuous.data.readers.npz import has_arrays, read_arrays
 from nonvacuous.data.readers.pictures import read_idx, read_images
-from nonvacuous.data.readers.tables import read_parquet
+from nonvacuous.data.readers.tables import read_labelled, read_parquet
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.foreign import imported
 
@@ -53,9 +53,10 @@ def load(
 ) -> Dataset:
     """A checked data set.
 
-    source     digits, mnist, fashion-mnist or cifar10; a file of a kind in FILE_READERS; a
-               folder (one folder per class, or train and test with one folder per class each, or
-               IDX files, or parquet shards, or arrays train-inputs.npy and train-labels.npy); or
+    source     digits, mnist, fashion-mnist or cifar10; a file of a kind in FILE_READERS, behind
+               which a table's column of labels may be named (mine.csv:outcome); a folder (one
+               folder per class, or train and test with one folder per class each, or IDX files,
+               or parquet shards, or arrays train-inputs.npy and train-labels.npy); or
                "package.module:function", which is imported and called
     data_dir   the folder with mnist/, fashion-mnist/ and cifar10/; without it the environment
                variable NONVACUOUS_DATA
@@ -90,7 +91,9 @@ def read(
     if text in NAMES:
         names = FASHION_NAMES if text == "fashion-mnist" else DIGIT_NAMES
         return _read_idx_folder(_named_folder(text, data_dir), name=text, class_names=names)
-    path = Path(source).expanduser()
+    path, column = file_and_column(source)
+    if column is not None:
+        return read_labelled(path, column, class_names=class_names)
     if text and path.is_dir():
         return _read_folder(path, class_names)
     if path.is_file():
@@ -112,6 +115,17 @@ def read(
 
 
 Dataset.reader = read
+
+
+def file_and_column(source: str | Path) -> tuple[Path, str | None]:
+    """The path of a source, and the column of labels that is named behind the file, if any."""
+    whole = Path(source).expanduser()
+    if not whole.exists():
+        for colon in re.finditer(":", str(source)):
+            path = Path(str(source)[: colon.start()]).expanduser()
+            if path.is_file():
+                return path, str(source)[colon.end() :]
+    return whole, None
 
 
 def _named_folder(name: str, data_dir: str | Path | None) -> Path:

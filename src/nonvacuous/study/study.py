@@ -61,7 +61,9 @@ class Context:
 
     def dataset(self, name: str) -> Dataset:
         """The data set; cells of one process that follow one another load it once."""
-        path = Path(name)
+        from nonvacuous.data.load import file_and_column
+
+        path, _ = file_and_column(name)
         stamp = path.stat().st_mtime_ns if path.is_file() else None
         return _loaded(name, self.data_dir, os.getcwd(), os.environ.get("NONVACUOUS_DATA"), stamp)
 

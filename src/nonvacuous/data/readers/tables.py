@@ -29,10 +29,12 @@ def read_parquet(
     *,
     name: str | None = None,
     class_names: Sequence[str] | None = None,
+    label: str | None = None,
 ) -> Examples:
     """Examples from one parquet file or several shards of one table.
 
-    The label column is called label, labels, y, target or class, in capitals or not. The inputs are
+    The label column is ``label``, or else the one called label, labels, y, target or class, in
+    capitals or not. The inputs are
     an image column (img or image: encoded bytes, or a structure with a field `bytes`, as on the
     public hubs), one column of lists of equal length, or otherwise all remaining columns, which
     must be numbers.
@@ -40,7 +42,7 @@ def read_parquet(
     files = [Path(paths)] if isinstance(paths, (str, Path)) else [Path(path) for path in paths]
     if not files:
         raise BadInput("read_parquet: no files were given")
-    parts = [_read_file(path) for path in files]
+    parts = [_read_file(path, label) for path in files]
     layouts = [
         f"inputs {inputs.dtype} of shape {inputs.shape[1:]} and labels of kind {labels.dtype.kind}"
         for inputs, labels, _ in parts
@@ -62,7 +64,22 @@ def read_table(path: str | Path, *, class_names: Sequence[str] | None = None) ->
     return Dataset(read_parquet(path, class_names=class_names))
 
 
-def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]:
+def read_labelled(path: Path, label: str, *, class_names: Sequence[str] | None = None) -> Dataset:
+    """The examples of a table whose labels stand in the column called ``label``."""
+    kind = path.suffix.lower()
+    if kind == ".parquet":
+        return Dataset(read_parquet(path, class_names=class_names, label=label))
+    if kind not in (".csv", ".tsv"):
+        raise BadInput(
+            f"{path}:{label} names a column of labels, which only tables have (.csv, .tsv, "
+            f".parquet); leave :{label} out"
+        )
+    return read_csv(path, class_names=class_names, label=label)
+
+
+def _read_file(
+    path: Path, called: str | None
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]:
     parquet: Any = optional_package("pyarrow.parquet", purpose=f"reading {path}")
     if not path.is_file():
         raise BadInput(f"there is no file {path}; check the path")
@@ -81,7 +98,7 @@ def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | No
     columns = table.column_names
     if len(set(columns)) != len(columns):
         raise BadInput(f"{path} has two columns of the same name; rename one: {_listed(columns)}")
-    label = columns[label_column(columns, where=str(path))]
+    label = columns[label_column(columns, where=str(path), called=called)]
     if table.num_rows == 0:
         raise BadInput(f"{path} has no rows")
     missing = table.column(label).null_count
@@ -182,11 +199,14 @@ def _listed(columns: Sequence[str]) -> str:
     return ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "") or "no columns"
 
 
-def read_csv(path: str | Path, *, class_names: Sequence[str] | None = None) -> Dataset:
+def read_csv(
+    path: str | Path, *, class_names: Sequence[str] | None = None, label: str | None = None
+) -> Dataset:
     """A data set from a .csv or .tsv file with a header.
 
-    The label column is called label, labels, y, target or class, in capitals or not; labels are
-    whole numbers or text. All other columns are inputs and must be numbers.
+    The label column is ``label``, or else the one called label, labels, y, target or class, in
+    capitals or not; labels are whole numbers or text. All other columns are inputs and must be
+    numbers.
     """
     path = Path(path)
     try:
@@ -197,7 +217,7 @@ def read_csv(path: str | Path, *, class_names: Sequence[str] | None = None) -> D
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} cannot be read as a table of text ({error})") from error
     (_, header), *body = rows or [(1, list[str]())]
-    at = label_column(header, where=f"the header of {path}")
+    at = label_column(header, where=f"the header of {path}", called=label)
     if not body:
         raise BadInput(f"{path} has a header and no rows below it")
     inputs = np.empty((len(body), len(header) - 1), dtype=np.float32)
