@@ -51,7 +51,10 @@ def same_posterior(first: TrainedPosterior, second: TrainedPosterior) -> bool:
     )
 
 
-@pytest.mark.parametrize("world", ["vectors", "images", "images in parts"])
+ON_A_GPU = pytest.param("images on a GPU", marks=pytest.mark.gpu)
+
+
+@pytest.mark.parametrize("world", ["vectors", "images", "images in parts", ON_A_GPU])
 def test_the_slopes_written_out_are_those_of_the_objective(
     world: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,8 +65,9 @@ def test_the_slopes_written_out_are_those_of_the_objective(
     prior = DiagonalGaussian.around(model, scale=0.2)
     start = DiagonalGaussian.around(model, scale=0.1)
     settings = PosteriorSettings(kl_penalty=0.7, bound_examples=60, scale_learning_rate=0.1)
-    device = torch.device("cpu")
+    device = torch.device("cuda" if "GPU" in world else "cpu")
     learner = _Learner(model, prior, start, examples, settings, 0, device, record=None)
+    examples = examples.to(device)
     with torch.no_grad():
         learner._means.add_(0.05 * torch.randn_like(learner._means))
     batch = torch.arange(32)

@@ -255,3 +255,31 @@ def test_noise_per_example_makes_gradients_steadier() -> None:
             gradients.append(means["2.bias"].grad)
         spreads.append(torch.stack(gradients).var(dim=0).sum())  # type: ignore[arg-type]
     assert spreads[0] < spreads[1] / 10
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("space", [(), (5,), (3, 4), (2, 3, 2)])
+def test_slopes_written_out_are_those_of_finite_differences(
+    space: tuple[int, ...], device: str
+) -> None:
+    torch.manual_seed(0)
+
+    def some(*shape: int) -> Tensor:
+        return torch.rand(shape, dtype=torch.float64, device=device).requires_grad_(True)
+
+    if space:
+        signs = torch.sign(torch.randn(4, 3, *(1 for _ in space), device=device).double())
+        maps, bias, noise = some(4, 3, *space), some(3), some(3)
+
+        def layer(maps: Tensor, bias: Tensor, noise: Tensor) -> Tensor:
+            return stochastic._NoisyBias.apply(maps + 0.0, bias, noise, signs)
+
+        expected = maps + (bias + noise * signs.flatten(1)).view(signs.shape)
+        torch.testing.assert_close(layer(maps, bias, noise), expected)
+        assert torch.autograd.gradcheck(layer, (maps, bias, noise))
+        return
+    normal = torch.randn(4, 2, device=device).double()
+    inputs = (some(4, 3), some(2, 3), some(2), some(2, 3), some(2))
+    assert torch.autograd.gradcheck(
+        lambda *given: stochastic._NoisyLinear.apply(*given, normal), inputs
+    )

@@ -98,6 +98,30 @@ class Recordings:
         self._graphs.clear()
 
 
+class Branch:
+    """What a GPU computes at the same time as what is asked of it next, recorded or not.
+
+    Until `joined`, what the branch makes is not to be read, nor what it reads to be changed.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device=device) if device.type == "cuda" else None
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        if self._stream is None:
+            yield
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            yield
+
+    def joined(self) -> None:
+        if self._stream is not None:
+            torch.cuda.current_stream(self._device).wait_stream(self._stream)
+
+
 class Inputs:
     """Inputs by their indices; images with the channels side by side where the module allows it.
 

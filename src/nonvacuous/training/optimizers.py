@@ -16,6 +16,8 @@ OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine", "one-cycle")
 #: How the names of an optimizer's tensors begin.
 OPTIMIZER = "optimizer."
+#: Parts of a weight tensor that a GPU moves at the same time.
+_PIECES = 32
 _RISE = 0.25  # the share of a one-cycle in which the rate rises; then it falls to zero
 
 
@@ -55,6 +57,38 @@ def make_recordable(optimizer: Optimizer) -> None:
                 optimizer.state[tensor]["step"] = torch.zeros((), device=tensor.device)
         if adam:
             group["capturable"] = True
+
+
+@torch.no_grad()
+def take_step(optimizer: Optimizer) -> None:
+    """Move all weights: where a step is recorded, in pieces that a GPU moves side by side.
+
+    Torch's fused Adam lets one of its many processors move 65,536 weights; the result is the same.
+    """
+    if not all(group.get("capturable") for group in optimizer.param_groups):
+        optimizer.step()
+        return
+    for group in optimizer.param_groups:
+        for weights in group["params"]:
+            state = optimizer.state[weights]
+            state["step"] += 1.0
+            size = 4 * -(-weights.numel() // (4 * _PIECES))
+            pieces = weights.detach().split(size)
+            torch._fused_adamw_(
+                pieces,
+                weights.grad.split(size),
+                state["exp_avg"].split(size),
+                state["exp_avg_sq"].split(size),
+                [],
+                [state["step"]] * len(pieces),
+                lr=group["lr"],
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+            )
 
 
 @cache

@@ -24,10 +24,15 @@ from nonvacuous.models.fronts import behind_fixed_front
 from nonvacuous.seeds import DRAWS, derived_seed
 from nonvacuous.settings import Count, Inside, NonNegative, Positive, PositiveCount, Share
 from nonvacuous.training import checks
-from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic
+from nonvacuous.training.graphs import Branch, Inputs, Recordings, fast_arithmetic
 from nonvacuous.training.loop import Learner, Records, run_epochs
 from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy, power_loss
-from nonvacuous.training.optimizers import build_optimizer, make_recordable, optimizer_tensors
+from nonvacuous.training.optimizers import (
+    build_optimizer,
+    make_recordable,
+    optimizer_tensors,
+    take_step,
+)
 from nonvacuous.training.stochastic import draw_noise, find_layout, noisy_call
 from nonvacuous.training_settings import PosteriorTraining, RateSchedule
 
@@ -195,6 +200,7 @@ class _Learner(Learner):
         self._penalty = torch.tensor(settings.kl_penalty, dtype=torch.float64, device=device)
         self._must_record = record is True
         self._recordings: Recordings | None = None
+        self._branch = Branch(device)
         if device.type == "cuda" and record is not False:
             make_recordable(self.optimizer)
             self._recordings = Recordings(
@@ -247,7 +253,7 @@ class _Learner(Learner):
     def _advance(self, size: int) -> None:
         """One step on the examples that are noted in `_batch`."""
         self._find_slopes(self._batch[:size])
-        self.optimizer.step()
+        take_step(self.optimizer)
 
     def _find_slopes(self, batch: Tensor) -> None:
         """Slopes by means and log-scales; adds to the sums. Nothing here waits for the GPU.
@@ -265,8 +271,6 @@ class _Learner(Learner):
             own = self._prior_variances
             variances = self._named(torch.mul(own, growth, out=self._variances))
             growth -= 1.0
-            terms = torch.sub(growth, ratios, alpha=2.0, out=self._terms)
-            kl = 0.5 * terms.addcmul_(shifts, pulls).sum().double()
             noise = draw_noise(self._layout, variances, self._generator)
         means = self._named(self._means.detach())
         leaves = [tensor.requires_grad_(True) for tensor in (*means.values(), *noise.values())]
@@ -285,10 +289,20 @@ class _Learner(Learner):
         else:
             losses = power_loss(outputs, labels, power=settings.power)
         risk = losses.mean(dtype=torch.float64)
-        value, penalized, (by_risk, by_kl) = self._bound(risk.detach(), kl)
+        # Some hundred kernels for a few numbers: a GPU finds the slopes of the network meanwhile.
+        with self._branch.begun():
+            with torch.no_grad():
+                terms = torch.sub(growth, ratios, alpha=2.0, out=self._terms)
+                kl = 0.5 * terms.addcmul_(shifts, pulls).sum().double()
+                error = (outputs.argmax(dim=1) != labels).double().mean()
+            value, penalized, (by_risk, by_kl) = self._bound(risk.detach(), kl)
+            found = torch.stack([value, risk.detach(), error, kl.detach(), penalized])
+            self._sums.add_(found, alpha=len(batch))
         try:
             # Given as an argument, the slope would make torch import sympy at the first step.
-            slopes = torch.autograd.grad(risk * by_risk, leaves, materialize_grads=True)
+            slopes = torch.autograd.grad(
+                risk if risk.is_cuda else risk * by_risk, leaves, materialize_grads=True
+            )
         except RuntimeError as failure:
             if "checkpoint" not in str(failure).lower():
                 raise
@@ -298,6 +312,9 @@ class _Learner(Learner):
                 "switch checkpointing off for posterior training."
             ) from failure
         with torch.no_grad():
+            self._branch.joined()
+            if risk.is_cuda:
+                slopes = torch._foreach_mul(slopes, by_risk.to(pulls.dtype))
             count, by_kl = len(self._sizes), by_kl.to(pulls.dtype)
             flat = [slope.reshape(-1) for slope in slopes]
             torch.addcmul(torch.cat(flat[:count], out=self._terms), pulls, by_kl, out=pulls)
@@ -308,8 +325,6 @@ class _Learner(Learner):
                 flat[count:],
                 [2.0 if drawn is variances[name] else 1.0 for name, drawn in noise.items()],
             )
-            error = (outputs.argmax(dim=1) != labels).double().mean()
-            self._sums.add_(torch.stack([value, risk, error, kl, penalized]), alpha=len(batch))
 
     def _bound(self, risk: Tensor, kl: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """The objective and the penalized KL, and the slopes of the objective by risk and KL."""
