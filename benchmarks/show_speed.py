@@ -42,14 +42,14 @@ def section(results: dict[str, dict[str, Any]]) -> str:
             "trials, whose number is part of the promise, and trying noise are the largest parts "
             "of what is left. Under a prior around zero they now "
             "also forget the order of the units, which they did not before. Training meets its "
-            "goal on a processor, and on a GPU for two of three networks in this run, for all in "
-            "one of 16 November (6.2, 7.9 and 9.4 times): the earlier version waits for the "
-            "processor that launches its kernels, and took 6.7 ms a step of the largest then, 4.8 "
-            "now; this one took 1.1 in both. The floor is what the matrix products of a step "
-            "would take at the rate of large ones, on a GPU that of TF32: such small networks "
-            "stay far from it there, for pooling, sums and the optimizer take most of a step. On "
-            "a processor that multiplies bfloat16, as this one, large linear layers train in it; "
-            "the floor is that of float32 all the same.",
+            "goals on a processor and on a GPU. There the earlier version waits for the processor "
+            "that launches its kernels: a step of the largest network took it 4.8 ms on one day, "
+            "5.6 and 6.7 on others, so that its times faster say as much about that processor. "
+            "The floor is what the matrix products of a step would take at the rate of large "
+            "ones, on a GPU that of TF32: such small networks stay far from it there, for "
+            "pooling, sums and the optimizer take most of a step. On a processor that multiplies "
+            "bfloat16, as this one, large linear layers train in it; the floor is that of float32 "
+            "all the same.",
             "",
             table(header, rows),
         ]
