@@ -70,7 +70,7 @@ def test_the_slopes_written_out_are_those_of_the_objective(
     examples = examples.to(device)
     with torch.no_grad():
         learner._means.add_(0.05 * torch.randn_like(learner._means))
-    batch = torch.arange(32)
+    batch = torch.arange(32, device=device)
     learner._generator.manual_seed(3)
     learner._find_slopes(batch)
     slopes = [learner._pulls, learner._growth]
