@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -125,10 +124,8 @@ def _ends_a_line(file: Path) -> bool:
     if file.suffix.lower() in (".parquet", ".npz") or not file.exists():
         return True
     with open(file, "rb") as stream:
-        if stream.seek(0, os.SEEK_END) == 0:
-            return True
-        stream.seek(-1, os.SEEK_END)
-        return stream.read(1) == b"\n"
+        stream.seek(max(0, file.stat().st_size - 1))
+        return stream.read()[-1:] in (b"", b"\n")
 
 
 def _rows(file: Path, columns: Columns) -> Iterator[tuple[Any, dict[str, Any]]]:

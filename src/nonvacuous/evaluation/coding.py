@@ -75,6 +75,11 @@ def to_numpy(values: Any) -> np.ndarray:
         raise BadInput(f"a column cannot be read as numbers or words ({error}).") from error
 
 
+def is_text(column: Any) -> bool:
+    """Whether a plain column holds words."""
+    return hasattr(column, "dictionary_encode") or column.dtype.kind == "U"
+
+
 def as_array(column: Any) -> np.ndarray:
     """A plain column as a numpy array, words included."""
     if hasattr(column, "dictionary_encode"):

@@ -20,7 +20,7 @@ from nonvacuous.bounds.paired import DISCORDANCE_SHARE
 from nonvacuous.bounds.rounding import as_risk, down, shown_up, up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import BadRow, Coder, one_each, plain
+from nonvacuous.evaluation.coding import BadRow, Coder, is_text, one_each, plain
 from nonvacuous.evaluation.outcomes import outcomes
 from nonvacuous.evaluation.tables import check_rows
 from nonvacuous.evaluation_records import Evaluation
@@ -235,10 +235,6 @@ def _exactly_needed(wins: int, losses: int, n: int, half: float) -> float:
     return needed
 
 
-def _is_text(column: Any) -> bool:
-    return hasattr(column, "dictionary_encode") or column.dtype.kind == "U"
-
-
 @dataclass(frozen=True)
 class Inherited:
     """The promise about a new model: the old one's, and how often the two differ at most."""
@@ -298,8 +294,8 @@ def disagreement(
     old = one_each(old_predictions, "old_predictions")
     if len(new) != len(old) or not len(new):
         raise BadInput(f"both must predict the same inputs: got {len(new)} and {len(old)} answers.")
-    if _is_text(new) != _is_text(old):
-        words, digits = ("new", "old") if _is_text(new) else ("old", "new")
+    if is_text(new) != is_text(old):
+        words, digits = ("new", "old") if is_text(new) else ("old", "new")
         raise BadInput(
             f"the {words} model answers in words, the {digits} one in numbers: every answer would "
             "count as another one. Give both in the same form."

@@ -23,7 +23,6 @@ from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.audit import audit
 from nonvacuous.evaluation.coding import as_array, plain
 from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude
-from nonvacuous.evaluation.outcomes import roles_of
 from nonvacuous.evaluation.predicting import predicted
 from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name
 from nonvacuous.evaluation.tally import Tally, counted
@@ -93,7 +92,8 @@ def evaluate(
     if chosen.where and (predictor is not None or data is None):
         raise BadInput("where chooses rows of a file or table: name it as data.")
     known = {*given, *(() if predictor is None else ("predictions", "labels"))}
-    missing = [role for role in roles_of(chosen.metric) if role not in known]
+    needed = ("losses",) if chosen.entry.one_column else ("predictions", "labels")
+    missing = [role for role in needed if role not in known]
     if missing:
         raise BadInput(f"metric {chosen.metric!r} needs {' and '.join(missing)}.")
     kept: list[Batch] = []
@@ -103,42 +103,23 @@ def evaluate(
     _check_names(tally)
     _check_classes(tally)
     target = None if folder is None else Path(folder)
-    certificate = certificate_of(
-        tally,
-        failure=failure,
-        unseen=unseen,
-        standing=None if target is None else _enter(target, tally),
-        invariant=notes.get("invariant"),
-        columns=names,
-        artifacts=_save(kept, target) if target is not None and kept else {},
-    )
-    if target is not None:
-        certificate.save(target / "certificate.json")
-    return certificate
-
-
-def certificate_of(
-    tally: Tally,
-    *,
-    failure: float,
-    unseen: bool,
-    standing: Standing | None = None,
-    invariant: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    artifacts: Mapping[str, str] | None = None,
-) -> Certificate:
-    """The certificate of a tally."""
-    budget, share = budget_of(tally.settings, failure)
+    standing = None if target is None else _enter(target, tally)
+    artifacts = _save(kept, target) if target is not None and kept else {}
+    budget, share = budget_of(chosen, failure)
     promise, record = conclude(tally, share)
-    return written(
+    invariant = notes.get("invariant")
+    certificate = written(
         promise,
-        record.model_copy(update={"columns": dict(columns or {})}),
+        record.model_copy(update={"columns": names}),
         budget=budget,
         classes=max(2, len(tally.classes.values)),
         baseline=baseline_of(tally, share),
         assumptions=audit(tally, unseen=unseen, standing=standing, invariant=invariant),
-        artifacts=artifacts or {},
+        artifacts=artifacts,
     )
+    if target is not None:
+        certificate.save(target / "certificate.json")
+    return certificate
 
 
 def budget_of(settings: Evaluation, failure: float) -> tuple[records.BudgetRecord, float]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy import spatial
 
-from nonvacuous.evaluation.coding import to_numpy
+from nonvacuous.evaluation.coding import is_text, to_numpy
 
 #: Repeated values are looked for among so many hashes at most.
 MOST_HASHES = 1 << 21
@@ -21,11 +22,11 @@ _DIRECTIONS = 16
 _TELLING, _MANY, _FIRST = 4, 100, 512
 
 
-def hashes_of(column: Any) -> np.ndarray:
+def hashes_of(column: Any, code: Callable[[str], int] = hash) -> np.ndarray:
     """A number of 64 bits for each value of a plain column: two that differ hardly share one."""
-    if hasattr(column, "to_pylist") or column.dtype.kind == "U":
+    if is_text(column):
         items = column.to_pylist() if hasattr(column, "to_pylist") else column.tolist()
-        bits = np.fromiter((hash(text) for text in items), dtype=np.int64, count=len(items))
+        bits = np.fromiter(map(code, items), dtype=np.int64, count=len(items))
         return _mixed(bits.view(np.uint64))
     return _mixed(np.ascontiguousarray(column).view(np.uint64))
 
@@ -45,13 +46,8 @@ class Unordered:
 
     def add(self, column: Any) -> None:
         """Values of a plain column."""
-        if hasattr(column, "to_pylist") or column.dtype.kind == "U":
-            # What Python itself makes of a text changes from one process to the next.
-            items = column.to_pylist() if hasattr(column, "to_pylist") else column.tolist()
-            codes = (zlib.crc32(text.encode()) for text in items)
-            bits = _mixed(np.fromiter(codes, dtype=np.uint64, count=len(items)))
-        else:
-            bits = hashes_of(column)
+        # What Python itself makes of a text changes from one process to the next.
+        bits = hashes_of(column, lambda text: zlib.crc32(text.encode()))
         for at, hashes in enumerate((bits, _mixed(~bits))):
             self._sums[at] = (self._sums[at] + int(hashes.sum(dtype=np.uint64))) % 2**64
 

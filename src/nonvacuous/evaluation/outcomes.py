@@ -10,12 +10,8 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import BadRow, Coder, one_each, plain
-from nonvacuous.evaluation_records import METRICS, Evaluation
-
-
-def roles_of(metric: str) -> tuple[str, ...]:
-    return ("losses",) if METRICS[metric].one_column else ("predictions", "labels")
+from nonvacuous.evaluation.coding import BadRow, Coder, is_text, one_each, plain
+from nonvacuous.evaluation_records import Evaluation
 
 
 @dataclass(frozen=True)
@@ -49,8 +45,8 @@ def outcomes(batch: dict[str, Any], settings: Evaluation, classes: Coder) -> Out
     if metric == "brier":
         return Outcomes(_brier(numbers(predictions, "predictions", flat=False), labels, settings))
     truth = _classes(labels, "labels", settings, classes)
-    if settings.classes is None and _is_text(labels) != _is_text(predictions):
-        words, digits = ("labels", "predictions") if _is_text(labels) else ("predictions", "labels")
+    if settings.classes is None and is_text(labels) != is_text(predictions):
+        words, digits = ("labels", "predictions") if is_text(labels) else ("predictions", "labels")
         raise BadInput(
             f"{words} are words and {digits} numbers. If the numbers are positions, declare the "
             "classes in their order."
@@ -81,7 +77,7 @@ def scaled(losses: np.ndarray, settings: Evaluation) -> np.ndarray:
 
 
 def numbers(column: Any, name: str, *, flat: bool = True) -> np.ndarray:
-    if _is_text(column):
+    if is_text(column):
         raise BadInput(f"{name} must be numbers for this metric, got words.")
     if flat and column.ndim != 1:
         raise BadInput(f"{name} must have one number per row, got shape {column.shape}.")
@@ -95,12 +91,8 @@ def _is_number(name: str) -> bool:
         return False
 
 
-def _is_text(column: Any) -> bool:
-    return hasattr(column, "dictionary_encode") or column.dtype.kind == "U"
-
-
 def _classes(column: Any, name: str, settings: Evaluation, classes: Coder) -> np.ndarray:
-    text = _is_text(column)
+    text = is_text(column)
     if getattr(column, "ndim", 1) > 1:
         what, looks = ("words", "ranked answers") if text else ("numbers", "scores of classes")
         alone = f"{name}[:, 0]" if text else f"{name}.argmax(axis=1)"
@@ -165,7 +157,7 @@ def _brier(probabilities: np.ndarray, labels: Any, settings: Evaluation) -> np.n
     """Half the squared distance to the true class, which lies in [0, 1]."""
     if probabilities.ndim == 1:
         probabilities = np.stack([1.0 - probabilities, probabilities], axis=1)
-    if settings.classes is None and (_is_text(labels) or labels.dtype.kind != "i"):
+    if settings.classes is None and (is_text(labels) or labels.dtype.kind != "i"):
         raise BadInput("metric 'brier' needs classes in the order of the probabilities.")
     names = settings.classes or tuple(range(probabilities.shape[1]))
     if len(names) != probabilities.shape[1]:
