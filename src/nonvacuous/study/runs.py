@@ -269,8 +269,8 @@ def _meets(value: Any, sign: str, text: str) -> bool:
     return sign == "!=" if wanted is None else _COMPARE[sign](value, wanted)
 
 
-#: Rows that go into the table with one statement.
-_AT_ONCE = 200
+#: A table out of two texts in JSON: its rows, and the types of its columns.
+_READ = "select unnest(from_json(?, ?)) as run"
 
 
 def query(rows: Sequence[Mapping[str, Any]], sql: str) -> list[dict[str, Any]]:
@@ -286,16 +286,11 @@ def query(rows: Sequence[Mapping[str, Any]], sql: str) -> list[dict[str, Any]]:
             "choose with --where and --sort, which need nothing."
         ) from error
     names = columns_of(rows) or ["name"]
+    types = {name: _type([row.get(name) for row in rows]) for name in names}
+    table = [{name: _value(row.get(name), types[name]) for name in names} for row in rows]
     with duckdb.connect(":memory:") as database:
-        types = {name: _type([row.get(name) for row in rows]) for name in names}
-        quoted = {name: '"' + name.replace('"', '""') + '"' for name in names}
-        columns = ", ".join(f"{quoted[name]} {types[name]}" for name in names)
-        database.execute(f"create table runs ({columns})")
-        for start in range(0, len(rows), _AT_ONCE):
-            some = rows[start : start + _AT_ONCE]
-            marks = ", ".join(["(" + ", ".join("?" * len(names)) + ")"] * len(some))
-            values = [_value(row.get(name), types[name]) for row in some for name in names]
-            database.execute(f"insert into runs values {marks}", values)
+        given = [json.dumps(table), json.dumps([types])]
+        database.execute(f"create table runs as select unnest(run) from ({_READ})", given)
         database.execute("set enable_external_access = false")
         database.execute("set lock_configuration = true")
         try:
