@@ -33,26 +33,22 @@ def comparison_page(result: Comparison) -> StudyPage:
     samples, false = odds(failure)
     low, high = _points(result)
     sections = [
-        Section(
+        Section.of(
             "How sure?",
-            (
-                f"The error of “{first}” minus that of “{second}” lies between {low} and {high} "
-                f"percentage points. Of {samples} such comparisons, on average at most {false} "
-                "would give a false interval. It is about new examples drawn like these, and "
-                "rests on predictors that were fixed before these examples were seen.",
-            ),
-            figures=(_picture(result),),
+            f"The error of “{first}” minus that of “{second}” lies between {low} and {high} "
+            f"percentage points. Of {samples} such comparisons, on average at most {false} "
+            "would give a false interval. It is about new examples drawn like these, and "
+            "rests on predictors that were fixed before these examples were seen.",
+            _picture(result),
         )
     ]
     if result.groups:
-        tables = tuple(
-            _table(column, _closest_first(parts.items())) for column, parts in result.groups.items()
-        )
-        sections.append(Section("For whom?", tables=tables))
+        groups = ((name, _closest_first(parts.items())) for name, parts in result.groups.items())
+        sections.append(Section.of("For whom?", *(_table(*group) for group in groups)))
     if result.others:
         rows = _closest_first((_names(one)[1], one) for one in result.others)
         said = "All intervals hold at once: the best may be chosen after looking."
-        sections.append(Section("And the others?", (said,), tables=(_table("predictor", rows),)))
+        sections.append(Section.of("And the others?", said, _table("predictor", rows)))
     return StudyPage(
         title=f"{shortened(second, 32)} against {shortened(first, 32)}",
         kind="Comparison",

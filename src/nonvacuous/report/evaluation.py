@@ -53,18 +53,18 @@ class _Test:
 
     def page(self, where: str) -> StudyPage:
         certificate, record = self.certificate, self.record
-        sections = [Section("How sure?", self._confidence(), figures=(self._picture(),))]
+        sections = [Section.of("How sure?", *self._confidence(), self._picture())]
         if self.declared:
             worst = self.up(record.worst_group_upper or 1.0)
             said = f"No group in the test is worse than {worst}, at the same confidence."
-            tables = tuple(self._groups(*declared) for declared in self.declared.items())
-            sections.append(Section("For whom?", (said,), tables=tables))
+            tables = (self._groups(*declared) for declared in self.declared.items())
+            sections.append(Section.of("For whom?", said, *tables))
         if record.groups.get("true class"):
-            sections.append(Section("Which classes?", tables=(self._classes(),)))
-        theorem = f"Theorem: {clean(certificate.bound.theorem)}."
-        check = (
+            sections.append(Section.of("Which classes?", self._classes()))
+        check = Section.of(
+            "Can I check it?",
             f"Anybody who has the columns can count again: nonvacuous verify {clean(where)}",
-            f"{clean(certificate.statement)} {theorem}",
+            f"{clean(certificate.statement)} Theorem: {clean(certificate.bound.theorem)}.",
         )
         return StudyPage(
             title=f"{shortened(self.name, 48)} on {shortened(clean(certificate.data.name), 48)}",
@@ -74,7 +74,7 @@ class _Test:
                 "lead.txt.jinja", certificate=certificate, name=self.name, settings=record.settings
             ),
             badges=self._badges(),
-            sections=(*sections, self._grounds(), Section("Can I check it?", check)),
+            sections=(*sections, self._grounds(), check),
             footer=(f"Certificate {certificate.digest}", f"Seed {certificate.seed}"),
         )
 
@@ -188,13 +188,11 @@ class _Test:
         said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         broken = (a for a in known if a.status == "violated")
         rows = tuple((capital(a.name), _WORDS[a.status], a.detail) for a in known)
-        return Section(
+        return Section.of(
             "Why believe it?",
-            (
-                f"It rests on {len(known)} conditions: {said}.",
-                *(f"Not met: {a.name}. {capital(a.detail)}" for a in broken),
-            ),
-            tables=(Table(("It rests on", "What is known", "Detail"), rows),),
+            f"It rests on {len(known)} conditions: {said}.",
+            *(f"Not met: {a.name}. {capital(a.detail)}" for a in broken),
+            Table(("It rests on", "What is known", "Detail"), rows),
             folded="All conditions",
         )
 
@@ -241,15 +239,13 @@ def watch_page(state: Mapping[str, Any]) -> StudyPage:
             f"{state['late']} labels late, {state['missing']} missing",
         ),
         sections=(
-            Section(
+            Section.of(
                 "How strong is the evidence?",
-                (
-                    "While the promise holds, the evidence ever reaches the line with at most the "
-                    "chance of a false alarm, however often one looks. Labels that are late or "
-                    "missing because of the error break this.",
-                ),
-                figures=(Figure(svg),),
-                tables=_watched(state),
+                "While the promise holds, the evidence ever reaches the line with at most the "
+                "chance of a false alarm, however often one looks. Labels that are late or "
+                "missing because of the error break this.",
+                Figure(svg),
+                *_watched(state),
             ),
         ),
     )
@@ -313,14 +309,12 @@ def plan_page(
             f"A sign test tells two models apart from {plan['detectable_difference']:.4f}",
         ),
         sections=(
-            Section(
+            Section.of(
                 "How sure is success?",
-                (
-                    "The chance falls while the number of allowed errors stays and jumps when one "
-                    "more is allowed; the number above is the one from which it is never lost.",
-                ),
-                figures=(Figure(svg),),
-                tables=(Table.of(rows),),
+                "The chance falls while the number of allowed errors stays and jumps when one "
+                "more is allowed; the number above is the one from which it is never lost.",
+                Figure(svg),
+                Table.of(rows),
             ),
             *_division(plan["division"]),
         ),
@@ -337,5 +331,4 @@ def _division(part: Mapping[str, Any] | None) -> tuple[Section, ...]:
         ("A learned prior, at best", shown_up(part["learned_prior"])),
     )
     said = f"Of {whole(part['labeled'])} labeled examples: {part['advice']}"
-    table = Table(("Method", "Expected promise"), rows)
-    return (Section("Which method?", (said,), tables=(table,)),)
+    return (Section.of("Which method?", said, Table(("Method", "Expected promise"), rows)),)
