@@ -220,7 +220,7 @@ class RiskRecord(Record):
     total: Nats | None = None
     trials: PositiveCount
     #: ``fresh noise``: every example equally often, each time with noise of its own.
-    scheme: Literal["pairs", "shared draws", "every example once", "fresh noise"]
+    scheme: Literal["pairs", "every example once", "fresh noise"]
     identical: bool
     seed: int
     #: Upper end of the mean loss, sampling paid for; the plain mean where nothing was sampled.

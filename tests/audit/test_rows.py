@@ -51,7 +51,6 @@ def honest() -> Evidence:
         worlds.stochastic,
         worlds.drawn,
         worlds.holdout,
-        lambda: worlds.stochastic(shared=True),
         lambda: worlds.stochastic(loss=bounded_cross_entropy()),
         lambda: worlds.stochastic(module=worlds.WithBuffer()),
         lambda: changed(worlds.stochastic(), mode="post-hoc", prior_saw=None),

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from nonvacuous.audit.evidence import Evidence, Search
@@ -63,14 +64,10 @@ def test_row_10_no_line_for_the_bound(honest: Evidence) -> None:
     assert_refused(changed(honest, budget=budget), "the failure probability is spent once", "bound")
 
 
-def test_row_11_shared_draws_counted_per_example() -> None:
-    shared = worlds.stochastic(shared=True)
-    name = "the risk is a count of independent trials"
-    per_example = shared.risk.model_copy(update={"trials": 200 * 70, "total": 70 * 20.0})
-    assert_refused(changed(shared, risk=per_example), name, "200 draws", "14000 trials")
-    assert_refused(changed(shared, weight_draws=None), name, "not recorded")
-    as_pairs = worlds.stochastic()
-    assert_refused(changed(as_pairs, weight_draws=1), name, "share 1 draws")
+def test_row_11_shared_draws_counted_per_example(honest: Evidence) -> None:
+    # No record can say so; that weights were drawn afresh for each pair, the seed shows again.
+    with pytest.raises(ValidationError, match="scheme"):
+        RiskRecord(**honest.risk.model_dump() | {"scheme": "shared draws"})
 
 
 def test_row_12_sampled_again_until_it_pleased(honest: Evidence) -> None:

@@ -33,7 +33,6 @@ from nonvacuous.rules.arithmetic import (
 from nonvacuous.rules.digests import example_set, fixed_tensors
 from nonvacuous.rules.drawing import draw_network, sampling_seed
 from nonvacuous.rules.symmetries import SYMMETRIES, captured, symmetry_savings
-from tests.risk.plain import as_estimate, risks_of_draws
 
 FAILURE = 0.05
 TRIALS = 2_000
@@ -95,12 +94,6 @@ def risk_record(fields: dict[str, Any], budget: BudgetRecord) -> RiskRecord:
     return RiskRecord(**fields, risk_upper=sampled_risk(draft, failure))
 
 
-def counts_of(estimate: Any) -> tuple[int | None, float | None]:
-    """(errors, total) as a certificate records them: exactly one of the two."""
-    whole = estimate.scheme != "shared draws" and estimate.errors is not None
-    return (estimate.errors, None) if whole else (None, estimate.total)
-
-
 def complexity_of(
     posterior: DiagonalGaussian, prior: DiagonalGaussian, ratio: float | None = None
 ) -> ComplexityRecord:
@@ -127,7 +120,6 @@ def stochastic(
     module: nn.Module | None = None,
     loss: Loss = zero_one,
     seed: int = 7,
-    shared: bool = False,
     data: Examples | None = None,
     parts: Split | None = None,
 ) -> Evidence:
@@ -144,22 +136,14 @@ def stochastic(
     sampled_with = sampling_seed(seed, digest)
     generator = torch.Generator().manual_seed(sampled_with)
     bound_part = data.subset(parts.bound)
-    if shared:
-        pair = bound_part.inputs, bound_part.labels
-        risks = risks_of_draws(
-            certified, posterior, pair, loss=loss, draws=200, generator=generator
-        )
-        estimate = as_estimate(risks, loss=loss, examples=len(bound_part))
-    else:
-        estimate = estimate_risk(
-            certified, posterior, bound_part, loss=loss, trials=TRIALS, generator=generator
-        )
-    errors, total = counts_of(estimate)
+    estimate = estimate_risk(
+        certified, posterior, bound_part, loss=loss, trials=TRIALS, generator=generator
+    )
     budget = budget_record()
     risk = risk_record(
         {
-            "errors": errors,
-            "total": total,
+            "errors": estimate.errors,
+            "total": estimate.total if estimate.errors is None else None,
             "trials": estimate.trials,
             "scheme": estimate.scheme,
             "identical": True,
@@ -204,7 +188,6 @@ def stochastic(
         draws=(("posterior training", 3), ("freeze", 0), ("sampling", sampled_with)),
         test_reads=("freeze", "report"),
         test=examples(40, seed=5, name="world (test)"),
-        weight_draws=estimate.trials,
         risk_upper=recompute_bound(bound),
         confidence=1.0 - FAILURE,
         data=data_record(data, parts),
@@ -238,11 +221,10 @@ def symmetric(
         trials=TRIALS,
         generator=torch.Generator().manual_seed(sampled_with),
     )
-    errors, total = counts_of(estimate)
     fields = {
         **{name: getattr(base.risk, name) for name in ("scheme", "identical")},
-        "errors": errors,
-        "total": total,
+        "errors": estimate.errors,
+        "total": estimate.total if estimate.errors is None else None,
         "trials": estimate.trials,
         "seed": sampled_with,
     }
@@ -312,7 +294,6 @@ def drawn(*, seed: int = 7, module: nn.Module | None = None) -> Evidence:
         risk=risk,
         complexity=complexity_of(base.posterior, base.prior, ratio),
         drawn=weights,
-        weight_draws=1,
         risk_upper=recompute_bound(bound),
     )
 
@@ -357,7 +338,6 @@ def holdout(*, module: nn.Module | None = None) -> Evidence:
         fixed_before=None,
         prior_saw=None,
         draws=(("freeze", 0),),
-        weight_draws=None,
         risk_upper=recompute_bound(bound),
     )
 

@@ -143,7 +143,7 @@ def test_a_loss_that_is_no_frequency_is_not_told_as_one() -> None:
         errors=None,
         total=2_000.5,
         trials=20_000,
-        scheme="shared draws",
+        scheme="pairs",
         identical=False,
         seed=1,
         risk_upper=0.11,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.risk.losses import Loss, zero_one
-from nonvacuous.risk.pairs import RiskEstimate
 
 
 def risks_of_draws(
@@ -33,22 +30,6 @@ def risks_of_draws(
             outputs = functional_call(module, posterior.sample(generator=generator), (inputs,))
             risks.append(loss.unit_sum(loss(outputs, labels)) / len(labels))
     return torch.tensor(risks, dtype=torch.float64)
-
-
-def as_estimate(risks: Tensor, *, loss: Loss, examples: int) -> RiskEstimate:
-    """Risks of draws as an estimate of so many trials in [0, 1]."""
-    return RiskEstimate(
-        errors=None,
-        trials=len(risks),
-        total=math.fsum(risks.tolist()),
-        scheme="shared draws",
-        identical=True,
-        loss=loss.name,
-        method="plain passes",
-        examples=examples,
-        lower=loss.lower,
-        upper=loss.upper,
-    )
 
 
 @torch.no_grad()

@@ -77,11 +77,10 @@ def test_the_sampling_rule_is_the_one_of_the_scheme() -> None:
     assert sampled_risk(different, 0.01) == bounds.sampling(
         errors=31, trials=1000, failure=0.01, identical=False
     )
-    for scheme in ("pairs", "shared draws"):
-        soft = risk(scheme, total=30.5)
-        assert sampled_risk(soft, 0.01) == bounds.sampling_bounded(
-            total=30.5, trials=1000, failure=0.01
-        )
+    soft = risk("pairs", total=30.5)
+    assert sampled_risk(soft, 0.01) == bounds.sampling_bounded(
+        total=30.5, trials=1000, failure=0.01
+    )
     assert sampled_risk(risk("every example once", errors=31), None) == 0.031
     assert sampled_risk(risk("every example once", total=30.5), None) >= 0.0305
 
@@ -90,7 +89,6 @@ def test_the_sampling_rule_is_the_one_of_the_scheme() -> None:
     ("counts", "failure"),
     [
         (risk("pairs", errors=31), None),
-        (risk("shared draws", errors=31), 0.01),
         (risk("pairs"), 0.01),
         (risk("every example once"), None),
     ],

@@ -99,8 +99,6 @@ class Evidence:
     unseen: bool = False
     #: The weights of the one network that was drawn, for the predictor "drawn".
     drawn: Mapping[str, torch.Tensor] | None = None
-    #: How many times weights were drawn independently for the risk; must be said for shared draws.
-    weight_draws: int | None = None
     #: What the prior itself records about the examples it saw (``Prior.saw``).
     prior_saw_digest: str | None = None
     #: Errors on prior examples set aside, if they chose the temperature or tilt of the bound.

@@ -57,27 +57,6 @@ def independent_trials(evidence: Evidence) -> Outcome:
             f"the scheme {risk.scheme!r} averages over draws of the weights, but the promise is "
             "about one network. Measure that network on every bound example."
         )
-    draws = evidence.weight_draws
-    if risk.scheme == "shared draws" and draws is None:
-        return refuse(
-            "draws of the weights were shared by many examples, and their number was not recorded. "
-            "Pass weight_draws: it is the number of independent trials."
-        )
-    if risk.scheme == "shared draws" and risk.trials != draws:
-        return refuse(
-            f"{draws} draws of the weights were shared by many examples but counted as "
-            f"{risk.trials} trials; each draw is one trial."
-        )
-    if risk.scheme == "shared draws" and risk.total is None:
-        return refuse("shared draws are trials in [0, 1]: the sum of their risks is missing.")
-    if risk.scheme == "shared draws":
-        return holds(f"{risk.trials} draws of the weights, each one trial.")
-    if draws is not None and draws < risk.trials:
-        return refuse(
-            f"{risk.trials} trials share {draws} draws of the weights: the losses "
-            "of one draw move together and are one trial. Use estimate_risk, which draws afresh "
-            "for each, or count the draws."
-        )
     if not risk.identical:
         return holds("independent trials of different laws; the kl form of the tail is used.")
     return holds(f"{risk.trials} pairs of an example and weights, each drawn afresh.")

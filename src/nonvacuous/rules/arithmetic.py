@@ -69,8 +69,6 @@ def sampled_risk(risk: records.RiskRecord, failure: float | None) -> float:
         raise BadInput(f"a risk of scheme {risk.scheme!r} was sampled; its price must be paid.")
     if total is not None:
         return sampling_bounded(total=total, trials=trials, failure=failure)
-    if risk.scheme == "shared draws":
-        raise BadInput("shared draws are trials in [0, 1]: their total is needed, not errors.")
     return sampling(errors=errors or 0, trials=trials, failure=failure, identical=risk.identical)
 
 

@@ -191,7 +191,6 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEv
         "risk_transform": certificate.data.preprocessing,
         "prior": prior,
         "posterior": posterior,
-        "weight_draws": None,
         "drawn": contents.drawn,
         "noise_digest": None
         if certificate.rescaling is None

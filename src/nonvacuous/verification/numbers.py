@@ -152,18 +152,18 @@ def _kind(certificate: Certificate) -> str:
             f"a certificate of mode {certificate.mode!r} cannot be about the "
             f"{certificate.predictor} predictor."
         )
-    scheme = certificate.empirical.scheme
-    once = scheme == "every example once"
-    noisy = certificate.sparsity is not None and certificate.sparsity.theorem != "A"
-    if (scheme == "fresh noise") != noisy or (
-        not noisy and once == (certificate.predictor == "stochastic")
-    ):
+    scheme, measured = certificate.empirical.scheme, arithmetic.ONCE
+    if certificate.sparsity is not None and certificate.sparsity.theorem != "A":
+        measured = "fresh noise"
+    elif certificate.predictor == "stochastic":
+        measured = "pairs"
+    if scheme != measured:
         raise Disagreement(
             f"the {certificate.predictor} predictor cannot have been measured by the scheme "
-            f"{certificate.empirical.scheme!r}.",
+            f"{scheme!r}.",
             "empirical.scheme",
         )
-    if once:
+    if scheme == arithmetic.ONCE:
         equal(certificate.empirical.trials, certificate.data.bound.examples, "empirical.trials")
     return f"mode {certificate.mode}, predictor {certificate.predictor}."
 
@@ -222,7 +222,7 @@ def _confidence(certificate: Certificate) -> str:
 
 def _empirical(certificate: Certificate) -> str:
     empirical = certificate.empirical
-    once = empirical.scheme == "every example once"
+    once = empirical.scheme == arithmetic.ONCE
     failure = None if once else certificate.budget.sampling.share
     upper_end(
         empirical.risk_upper, arithmetic.sampled_risk(empirical, failure), "empirical.risk_upper"
