@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect
+from typing import Any
 
 from nonvacuous.bounds.binary_kl import binary_kl, kl_inverse_upper
 from nonvacuous.bounds.later import numpy as np
@@ -252,6 +253,15 @@ def _log_point(errors: int, examples: int, risk: float) -> float:
     corrections = _stirling(examples) - _stirling(errors) - _stirling(rest)
     spread = 0.5 * math.log(examples / (2.0 * math.pi * errors * rest))
     return spread + corrections - examples * float(binary_kl(errors / examples, risk))
+
+
+def log_choose(total: Any, chosen: Any) -> Any:
+    """ln of the number of ways to choose so many of so many; of numbers or arrays."""
+    return (
+        special.gammaln(total + 1.0)
+        - special.gammaln(chosen + 1.0)
+        - special.gammaln(total - chosen + 1.0)
+    )
 
 
 def _stirling(n: int) -> float:

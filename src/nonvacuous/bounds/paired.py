@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nonvacuous.bounds import checks
-from nonvacuous.bounds.holdout import holdout, holdout_lower
+from nonvacuous.bounds.holdout import holdout, holdout_lower, log_choose
 from nonvacuous.bounds.later import numpy as np
 from nonvacuous.bounds.later import special
 from nonvacuous.bounds.rounding import as_risk, down, up
@@ -172,13 +172,7 @@ def _chance(surplus: int, n: int, win: np.ndarray, lose: np.ndarray) -> np.ndarr
     last = min(n, math.ceil(n * float(differ.max()) + spread))
     m = np.arange(first, last + 1, dtype=np.float64)
     share, chance = differ[:, None], (win / np.maximum(differ, 1e-300))[:, None]
-    logs = (
-        special.gammaln(n + 1.0)
-        - special.gammaln(m + 1.0)
-        - special.gammaln(n - m + 1.0)
-        + special.xlogy(m, share)
-        + special.xlog1py(n - m, -share)
-    )
+    logs = log_choose(n, m) + special.xlogy(m, share) + special.xlog1py(n - m, -share)
     least = np.ceil(0.5 * (m + surplus))
     # P(Bin(m, t) >= j) = I_t(j, m - j + 1); certain at j <= 0, impossible at j > m.
     inside = (least >= 1.0) & (least <= m)

@@ -14,6 +14,7 @@ from typing import Any
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.bounds.holdout import log_choose
 from nonvacuous.bounds.later import integrate, optimize, special
 from nonvacuous.bounds.pac_bayes import complexity
 from nonvacuous.bounds.rounding import as_risk, down, up
@@ -223,12 +224,7 @@ def _log_choose(total: int, chosen: int) -> float:
         raise BadInput(f"at most {total} units can be active, got {chosen}.")
     if chosen in (0, total):
         return 0.0
-    value = (
-        special.gammaln(total + 1.0)
-        - special.gammaln(chosen + 1.0)
-        - special.gammaln(total - chosen + 1.0)
-    )
-    return float(value) + 1e-9
+    return float(log_choose(total, chosen)) + 1e-9
 
 
 def _at_most_half(name: str, value: Any) -> float:

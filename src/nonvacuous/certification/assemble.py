@@ -128,10 +128,10 @@ def _known_beforehand(job: Job) -> dict[str, Any]:
         loss=job.loss,
         seed=job.seed,
         evaluation_transform=job.examples.steps,
-        preprocessing_saw=job.split.prior if job.standardized else None,
+        preprocessing_saw=job.split.prior if getattr(job.method, "standardize", False) else None,
         test=job.test,
         attempts_paid=job.attempts,
-        pretrained=job.pretrained,
+        pretrained=getattr(job.method, "pretrained", None),
     )
 
 

@@ -118,13 +118,3 @@ class Job:
     def trials(self) -> int:
         """Pairs of an example and a draw of the weights; methods without draws have none."""
         return int(getattr(self.method, "trials", 0))
-
-    @property
-    def standardized(self) -> bool:
-        """Whether the inputs were standardized by the prior part of the examples."""
-        return bool(getattr(self.method, "standardize", False))
-
-    @property
-    def pretrained(self) -> str | None:
-        declared: str | None = getattr(self.method, "pretrained", None)
-        return declared

@@ -183,8 +183,8 @@ def other_settings(folder: Path, asked: Mapping[str, Any]) -> list[str]:
 
 
 PREFIX = "NONVACUOUS_"
-#: These are decided anew each time: a variable set long ago must not overwrite or resume a run.
-_NEVER_FROM_OUTSIDE = ("--force", "--resume")
+#: Flags decided anew each time: a variable set long ago must not overwrite or resume a run.
+DECIDED_ANEW = ("--force", "--resume")
 #: NONVACUOUS_DATA names the folder of the data sets, as it does for the library; and a variable is
 #: the wrong place for what the command is about.
 _VARIABLES = {"--data-dir": "NONVACUOUS_DATA", "--data": None}
@@ -196,7 +196,7 @@ def variable_of(flag: str) -> str | None:
     >>> variable_of("--prior-scale"), variable_of("--data-dir"), variable_of("--force")
     ('NONVACUOUS_PRIOR_SCALE', 'NONVACUOUS_DATA', None)
     """
-    if flag in _NEVER_FROM_OUTSIDE:
+    if flag in DECIDED_ANEW:
         return None
     return _VARIABLES.get(flag, PREFIX + flag.removeprefix("--").upper().replace("-", "_"))
 
@@ -227,7 +227,7 @@ def from_toml(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollecti
     known = {argument.name.removeprefix("--"): argument for argument in named}
     for key in record:
         flag = key.replace("_", "-")
-        if f"--{flag}" in _NEVER_FROM_OUTSIDE or flag == "config":
+        if f"--{flag}" in DECIDED_ANEW or flag == "config":
             raise UsageError(f"{path}: {key} can only be given on the command line; remove it.")
         if flag not in known:
             hint = ""

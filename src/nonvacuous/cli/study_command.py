@@ -45,8 +45,6 @@ def __getattr__(name: str) -> Callable[..., int]:
 #: The groups of one command's flags, in the order in which they are first named.
 Groups = Callable[[str], Group]
 _PLAIN = (bool, int, float, str, Path)
-#: Flags that are decided anew each time.
-_ONCE = ("--force", "--resume")
 
 
 def command_of(study: Study[Any, Any]) -> Callable[..., int]:
@@ -171,7 +169,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
             write_json(dict(answer.record))
         else:
             answer.show(result_console())
-        write_next(again(answer.next, without=_ONCE))
+        write_next(again(answer.next, without=shared.DECIDED_ANEW))
         return exits.DONE
     _check_folder(study, folder, flags)
     around = _surroundings(study, flags)
@@ -197,7 +195,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
             )
             paths = {}
             if folder is not None:
-                command = again(without=[*_ONCE, "--json"])
+                command = again(without=[*shared.DECIDED_ANEW, "--json"])
                 paths = write_pages(study, result, folder, command=command)
     except FolderTaken as error:
         if flags["resume"] and folder is not None and not isinstance(error, FolderBusy):
@@ -214,7 +212,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
         page = str(paths.get(PAGE, folder))
         write_error(problem, next_command=shlex.join(["python", "-m", "webbrowser", page]))
         return exits.FAILED
-    write_next(again(study.next_command(result, folder), without=_ONCE))
+    write_next(again(study.next_command(result, folder), without=shared.DECIDED_ANEW))
     return exits.DONE
 
 

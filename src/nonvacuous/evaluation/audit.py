@@ -7,8 +7,9 @@ import re
 from typing import Any
 
 import numpy as np
-from scipy import optimize, special
+from scipy import optimize
 
+from nonvacuous.bounds.holdout import log_choose
 from nonvacuous.evaluation.tally import Tally
 from nonvacuous.records import Assumption
 from nonvacuous.rules.attempts import Standing
@@ -130,8 +131,7 @@ def _groups(tally: Tally) -> Assumption:
         split = bool(np.all((errors == 0) | (errors == examples)))
         # Errors that fall without regard to G groups fill some of them exactly with probability at
         # most 2^G over the number of ways in which they can fall.
-        n, k = float(tally.counted), tally.errors
-        ways = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+        ways = float(log_choose(tally.counted, tally.errors))
         if split and len(coder.values) * math.log(2.0) - ways < math.log(_WONDER):
             detail = f"column {name!r} separates right from wrong without exception: it was made "
             detail += "from the errors. Groups must be known before the errors are."

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from scipy.special import gammaln
 
+from nonvacuous.bounds.holdout import log_choose
 from nonvacuous.bounds.rounding import same_upper_end
 from nonvacuous.errors import InvalidCertificate
 
@@ -174,14 +174,9 @@ def same_rate(errors: int, trials: int, fresh_errors: int, fresh_trials: int) ->
     # scipy.stats has the law too, and takes a second to import.
     counts = np.arange(max(0, fresh_trials - total + wrong), min(wrong, fresh_trials) + 1)
     chances = np.exp(
-        _log_choose(wrong, counts)
-        + _log_choose(total - wrong, fresh_trials - counts)
-        - _log_choose(total, np.array(fresh_trials))
+        log_choose(wrong, counts)
+        + log_choose(total - wrong, fresh_trials - counts)
+        - log_choose(total, fresh_trials)
     )
     tails = chances[counts <= fresh_errors].sum(), chances[counts >= fresh_errors].sum()
     return min(1.0, 2.0 * float(min(tails)))
-
-
-def _log_choose(total: int, chosen: np.ndarray) -> np.ndarray:
-    values: np.ndarray = gammaln(total + 1) - gammaln(chosen + 1) - gammaln(total - chosen + 1)
-    return values
