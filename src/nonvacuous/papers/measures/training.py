@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import avg_pool2d, cross_entropy
 
+from nonvacuous.claims import write_record
 from nonvacuous.errors import BadInput
 from nonvacuous.measures.panel import panel
 from nonvacuous.measures.subject import Subject
@@ -93,20 +92,14 @@ class Training:
         A record is written as soon as it is whole: a network that a stopped run has measured is not
         trained again.
         """
-        kept = self.at.folder / "records.jsonl"
-        records = _whole_records(kept)
-        cells = [cell for cell in self.cell.networks if cell.key not in records]
+        kept = {cell.key: self.at.folder / f"{cell.key}.json" for cell in self.cell.networks}
+        cells = [cell for cell in self.cell.networks if not kept[cell.key].is_file()]
         times = Times()
         if cells:
             result = self._many(cells, method="matrices")
             begun = time.perf_counter()
-            with open(kept, "a", encoding="utf-8") as stream:
-                if stream.tell():
-                    stream.write("\n")  # the last line may be half of one
-                for record in self._measured(cells, result.jobs):
-                    records[record.key] = record
-                    stream.write(record.model_dump_json() + "\n")
-                    stream.flush()
+            for record in self._measured(cells, result.jobs):
+                write_record(kept[record.key], record.model_dump(mode="json"))
             times = Times(
                 networks=len(cells),
                 steps=sum(job.history[-1].steps for job in result.jobs),
@@ -115,9 +108,10 @@ class Training:
                 device=self.at.device,
                 method=result.method,
             )
-        kept.unlink(missing_ok=True)
-        asked = tuple(records[cell.key] for cell in self.cell.networks)
-        return GroupResult(records=asked, times=times)
+        records = [NetworkRecord.model_validate_json(path.read_bytes()) for path in kept.values()]
+        for path in kept.values():
+            path.unlink()
+        return GroupResult(records=tuple(records), times=times)
 
     def alone(self) -> GroupResult:
         """The time that the networks take as one would train them without this package."""
@@ -217,17 +211,6 @@ def _shown(inputs: Tensor, settings: MeasuresCell) -> Tensor:
             )
         inputs = avg_pool2d(inputs, pool)
     return 4.0 * (inputs - 0.5) if settings.centered else inputs
-
-
-def _whole_records(path: Path) -> dict[str, NetworkRecord]:
-    """What a stopped run has written; its last line may be half of one."""
-    records = {}
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    for line in lines:
-        with contextlib.suppress(ValueError):
-            record = NetworkRecord.model_validate_json(line)
-            records[record.key] = record
-    return records
 
 
 def network_seed(seed: int, cell: Cell) -> int:
