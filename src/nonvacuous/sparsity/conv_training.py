@@ -58,6 +58,15 @@ class ConvTraining:
             real_number(name, getattr(self, name), least=0.0)
 
 
+def step_size(hidden: int, *, learned: bool = False, pull: float = 0.0) -> float:
+    """A learning rate that suits inputs of norm 1 and so many hidden layers.
+
+    Smaller toward a learned prior, where training starts. A strong pull overshoots at large steps.
+    """
+    rate = (0.5 if hidden == 1 else 0.15) * (0.4 if learned else 1.0)
+    return min(rate, 0.5 / pull) if pull else rate
+
+
 def train_conv(
     module: nn.Module,
     examples: Examples,

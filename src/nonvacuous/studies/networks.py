@@ -6,11 +6,12 @@ import difflib
 import re
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
+from safetensors import SafetensorError
+from torch import nn
 
 from nonvacuous.certification.adapting import adapted
 from nonvacuous.data import Examples, import_function
+from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.models import BUILDERS, build, seeded
 
@@ -61,8 +62,7 @@ def load_weights(module: nn.Module, path: Path, *, flag: str, spec: str) -> None
     """Put the weights of a safetensors file into the network; every name and shape must match."""
     check_file(path, flag=flag)
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            stored: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}
+        stored = read_tensors(path)
     except (SafetensorError, OSError) as error:
         raise BadInput(
             f"{flag}: {path} is not a safetensors file ({error}). Write it with "

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples
 from nonvacuous.errors import Unrecognized
 from nonvacuous.models import build
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_faithfully, read_network
-from nonvacuous.sparsity.conv_training import ConvTraining, train_conv, without_biases
-from nonvacuous.sparsity.priors import make_conv_prior, make_prior
-from nonvacuous.sparsity.training import (
-    ChainTraining,
-    scaled,
-    train_chain,
-    unit_norm,
+from nonvacuous.sparsity.conv_training import (
+    ConvTraining,
+    step_size,
+    train_conv,
+    without_biases,
 )
+from nonvacuous.sparsity.priors import make_conv_prior, make_prior
+from nonvacuous.sparsity.training import ChainTraining, scaled, train_chain, unit_norm
 from nonvacuous.sparsity.weights import Network
 from nonvacuous.studies.networks import build_network, load_weights
 from nonvacuous.study.study import Context
@@ -32,11 +31,6 @@ from nonvacuous.training.checks import check_fits
 
 if TYPE_CHECKING:
     from nonvacuous.studies.sparsity import SparsitySettings
-
-#: Step sizes that suit inputs of norm 1: for one hidden layer, and for more.
-_RATES = (0.5, 0.15)
-#: A network that starts from a learned prior needs smaller steps.
-_NEAR = 0.4
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +66,13 @@ def train(settings: SparsitySettings, examples: Examples, at: Context) -> Subjec
     asked = "zero" if wanted == "none" else wanted
     seed, then = settings.seed, derived_seed(settings.seed, "network")
     if convolutional:
-        rate = _RATES[read_network(initial, few).hidden > 1]
-        recipe = ConvTraining(learning_rate=rate, **shared)
+        hidden = read_network(initial, few).hidden
+        recipe = ConvTraining(learning_rate=step_size(hidden), **shared)
         prior = make_conv_prior(
             asked, examples, initial, settings=recipe, seed=seed, progress=at.progress
         )
-        rate *= _NEAR if prior.kind == "learned" else 1.0
-        # A strong pull overshoots the prior at large steps.
-        recipe = replace(recipe, pull=pull, learning_rate=min(rate, 0.5 / pull) if pull else rate)
+        rate = step_size(hidden, learned=prior.kind == "learned", pull=pull)
+        recipe = replace(recipe, pull=pull, learning_rate=rate)
         trained = train_conv(
             prior.start, examples, settings=recipe, toward=prior.center, seed=then,
             progress=at.progress,
@@ -93,15 +86,17 @@ def train(settings: SparsitySettings, examples: Examples, at: Context) -> Subjec
             base.start, examples, settings=replace(chain, pull=pull), toward=base.center, seed=then,
             progress=at.progress,
         )  # fmt: skip
-        trained, center = (_carrying(initial, each) for each in (weights, base.center))
+        names = [name for name, _ in initial.named_parameters()]
+        trained, center = (
+            with_weights(initial, dict(zip(names, each, strict=True)))
+            for each in (weights, base.center)
+        )
         bound = base.bound
     network, reference = (read_network(one.eval(), few) for one in (trained, center))
     errors = network.errors(examples)
-    own = dict(trained.named_parameters())
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            # The network that is saved has biases, and they are zero.
-            parameter.copy_(own.get(name, torch.zeros_like(parameter)))
+    # The network that is saved has biases, and they are zero.
+    zeros = {name: torch.zeros_like(parameter) for name, parameter in module.named_parameters()}
+    module = with_weights(module, zeros | dict(trained.named_parameters()))
     return Subject(
         network=network,
         prior=None if wanted == "none" else reference,
@@ -116,15 +111,6 @@ def train(settings: SparsitySettings, examples: Examples, at: Context) -> Subjec
             "examples": len(examples),
         },
     )
-
-
-@torch.no_grad()
-def _carrying(module: nn.Module, weights: Sequence[Tensor]) -> nn.Module:
-    """A copy that has these weights, first layer first."""
-    copied = copy.deepcopy(module)
-    for parameter, weight in zip(copied.parameters(), weights, strict=True):
-        parameter.copy_(weight)
-    return copied
 
 
 def load(settings: SparsitySettings, train: Examples, at: Context) -> Subject:

@@ -35,7 +35,7 @@ from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network, read_parameters
-from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
+from nonvacuous.sparsity.conv_training import ConvTraining, step_size, train_conv
 from nonvacuous.sparsity.training import ChainTraining, train_chain
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 
@@ -159,10 +159,6 @@ Weights = dict[str, Tensor]
 Stage = Literal["prior", "network", "twin"]
 #: Step sizes that suit chains with inputs of norm 1.
 _PRIOR_RATE, _RATE, _BLIND_RATE = 0.5, 0.05, 0.3
-#: And convolutions: with one hidden layer, and with more.
-_CONV_RATES = (0.5, 0.15)
-#: A convolutional network that starts from a learned prior needs smaller steps.
-_NEAR = 0.4
 #: How much the squared distance to a learned prior weighs: chains, and convolutions.
 _PULL, _CONV_PULL = 1.0, 10.0
 _BLIND_PULL = 0.003
@@ -227,7 +223,8 @@ class Trainer:
         """Step sizes, noise and pull that suit the stage, where the user asks for no others."""
         own, convolutional = self.settings, self.convolutional
         learned = prior_kind(own.prior)[0] == "learned"
-        rate = _CONV_RATES[len(self.names) > 2] if convolutional else _PRIOR_RATE
+        hidden = len(self.names) - 1
+        rate = step_size(hidden) if convolutional else _PRIOR_RATE
         if stage == "twin":
             return {"steps": own.steps, "learning_rate": rate, "noise": 0.0}
         steps, pull, noise = own.prior_steps, 0.0, 0.08
@@ -235,12 +232,9 @@ class Trainer:
             near = _CONV_PULL if convolutional else _PULL
             pull = (near if learned else _BLIND_PULL) if own.pull is None else own.pull
             steps, noise = own.steps, 0.0 if learned else 0.2
+            rate = _RATE if learned else _BLIND_RATE
             if convolutional:
-                rate *= _NEAR if learned else 1.0
-                # A strong pull overshoots the prior at large steps.
-                rate = min(rate, 0.5 / pull) if pull else rate
-            else:
-                rate = _RATE if learned else _BLIND_RATE
+                rate = step_size(hidden, learned=learned, pull=pull)
         usual = ConvTraining.noise if convolutional else noise
         noise = usual if own.noise is None else own.noise
         shared = {"pull": pull, "noise": noise, "activity": own.activity}
