@@ -18,7 +18,6 @@ from nonvacuous.seeds import derived_seed
 
 #: Numbers read at once: small enough for the processor's caches.
 _CHUNK = 1 << 18
-_FRACTION = (1 << 52) - 1
 _PIXELS = 255
 
 
@@ -63,14 +62,11 @@ def scan(rows: np.ndarray) -> Scan:
 
 def _split(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Odd (or zero) whole numbers and exponents whose product 2**exponent * number is |value|."""
-    bits = values.view(np.int64) & np.int64(0x7FFF_FFFF_FFFF_FFFF)
-    raw = bits >> 52
-    significands = bits & _FRACTION
-    significands |= (raw > 0).astype(np.int64) << 52
-    # Powers of two are exact in float64, whose exponent field then counts the trailing zeros.
-    trailing = (significands & -significands).astype(np.float64).view(np.int64) >> 52
-    trailing = np.maximum(trailing - 1023, 0)
-    return significands >> trailing, np.maximum(raw, 1) - 1075 + trailing
+    parts, exponents = np.frexp(np.abs(values))
+    significands = np.ldexp(parts, 53).astype(np.int64)
+    # Powers of two are exact in float64, whose exponent then counts the trailing zeros.
+    trailing = np.maximum(np.frexp(significands & -significands)[1] - 1, 0)
+    return significands >> trailing, exponents - 53 + trailing
 
 
 def check_finite(rows: np.ndarray) -> None:

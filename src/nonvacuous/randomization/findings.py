@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from scipy import stats
+
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.randomization.classical import Rademacher
 from nonvacuous.randomization.conditions import ConditionCertificate
@@ -73,8 +75,6 @@ def _labels_used(true: ConditionResult, random: ConditionResult, classes: int) -
     examples = sum(outcome.train_examples for outcome in random.outcomes)
     fit = examples - sum(outcome.train_errors for outcome in random.outcomes)
     agree = sum(outcome.true_agreements for outcome in random.outcomes)
-    from scipy import stats
-
     surprising = float(stats.binom.sf(agree - 1, examples, 1 / classes)) < _CERTAINLY
     if surprising and agree > fit and agree / examples > min(2 / classes, (1 + 1 / classes) / 2):
         return Finding(

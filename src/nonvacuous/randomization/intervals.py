@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from nonvacuous.bounds import checks, holdout, holdout_lower
 from nonvacuous.errors import BadInput
@@ -58,8 +59,6 @@ def chance_test(confusions: Sequence[Confusion], *, level: float, seed: int) -> 
         raise BadInput("chance_test: every table must have one row and one column for each class")
     correct = sum(int(np.trace(table)) for table in tables)
     examples = sum(int(table.sum()) for table in tables)
-    from scipy import stats
-
     relabeling = _relabeling(tables, correct, level=level, seed=seed)
     return ChanceTest(
         correct=correct,
@@ -75,8 +74,6 @@ def _student(tables: list[np.ndarray]) -> float | None:
     """Whether the mean accuracy is above chance by more than the networks differ."""
     if len(tables) < 3:
         return None
-    from scipy import stats
-
     rates = [float(np.trace(table)) / float(table.sum()) for table in tables]
     above = math.fsum(rates) / len(rates) - 1.0 / len(tables[0])
     spread = float(np.std(rates, ddof=1)) / math.sqrt(len(rates))
@@ -154,8 +151,6 @@ def over_networks(values: Sequence[float], *, confidence: float) -> Interval:
     count, mean = len(values), math.fsum(values) / len(values)
     if count == 1:
         return Interval(mean, mean, mean, "one network: no interval over seeds")
-    from scipy import stats
-
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1) / count)
     half = float(stats.t.ppf(0.5 + confidence / 2, count - 1)) * spread
     return Interval(mean, mean - half, mean + half, f"t over {count} seeds")

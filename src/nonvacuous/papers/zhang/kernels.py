@@ -25,6 +25,7 @@ from nonvacuous.papers.zhang.linear import (
     bad_table,
     first,
 )
+from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.studies.interpolation import InterpolationStudy, Task, distinct_examples, run_study
 from nonvacuous.studies.interpolation_page import percent
@@ -238,8 +239,6 @@ def verdict(result: KernelsResult) -> str:
 
 
 def page(result: KernelsResult, command: str) -> StudyPage:
-    from nonvacuous.report import plots
-
     known = [(case, s) for case, s in result.studies if s.labelings[0].test_errors is not None]
     names = [case.name for case, _ in known]
     ours = [100 * (s.labelings[0].test_errors or 0) / s.test_examples for _, s in known]

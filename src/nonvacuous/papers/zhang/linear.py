@@ -25,6 +25,7 @@ from nonvacuous.interpolation.perfect_fits import (
     hessian_difference,
     random_problem,
 )
+from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.studies.interpolation import Task, chosen_kernel, distinct_examples
 from nonvacuous.studies.interpolation_page import percent
@@ -144,8 +145,6 @@ FLOOR = 1e-18
 def drawn_bars(
     what: str, bars: Mapping[str, float], caption: str, title: str, x_label: str, log: bool = False
 ) -> Figure:
-    from nonvacuous.report import plots
-
     values = [max(value, FLOOR) if log else value for value in bars.values()]
     svg = plots.bars(list(bars), {what: values}, title=title, x_label=x_label, log=log)
     return Figure(svg, caption)
@@ -300,8 +299,6 @@ def lead(result: LinearResult) -> str:
 
 
 def page(result: LinearResult, command: str) -> StudyPage:
-    from nonvacuous.report import plots
-
     fitted, settings = result.fitted, result.settings
     sizes = [float(fit.name) for fit in fitted.family]
 

@@ -162,9 +162,11 @@ def _switches(settings: ZhangSettings, trained: Mapping[Cell, CellResult]) -> tu
     def from_none_to_all(kind: Cell) -> tuple[int, bool, bool, float]:
         return AUGMENTATIONS.index(kind.augmentation), kind.dropout, kind.decay, kind.decay_times
 
-    comparable = settings.data == "cifar10" and settings.examples is None
-    tests = {row.cell: row.test for row in TABLE_1}
-    trains = {row.cell: row.train for row in TABLE_1} | {**RANDOM_WITH_REGULARIZERS}
+    tests: dict[Cell, float | None] = {}
+    trains: dict[Cell, float | None] = {}
+    if settings.data == "cifar10" and settings.examples is None:
+        tests = {row.cell: row.test for row in TABLE_1}
+        trains = {row.cell: row.train for row in TABLE_1} | {**RANDOM_WITH_REGULARIZERS}
     switches = []
     for network in settings.networks:
         kinds = {
@@ -174,16 +176,9 @@ def _switches(settings: ZhangSettings, trained: Mapping[Cell, CellResult]) -> tu
         }
         for kind in sorted(kinds, key=from_none_to_all):
             random = replace(kind, corruption=_RANDOM)
-            switch = Switch(kind, trained.get(kind), trained.get(random))
-            if comparable:
-                fails = random in trains and trains[random] is None
-                switch = replace(
-                    switch,
-                    published_test=tests.get(kind),
-                    published_train=trains.get(random),
-                    fails=fails,
-                )
-            switches.append(switch)
+            fails = random in trains and trains[random] is None
+            published = (tests.get(kind), trains.get(random), fails)
+            switches.append(Switch(kind, trained.get(kind), trained.get(random), *published))
     return tuple(switches)
 
 
