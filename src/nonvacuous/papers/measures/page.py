@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from nonvacuous.measures.correlation import Estimate
 from nonvacuous.measures.correlation_summary import Standing
 from nonvacuous.papers.measures.pictures import by_hyperparameter, ranking, sign_errors, spoken
 from nonvacuous.papers.measures.settings import AXES, CHANCE, MeasuresSettings
+from nonvacuous.papers.measures.study import StudyResult
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
-
-if TYPE_CHECKING:
-    from nonvacuous.papers.measures.study import StudyResult
 
 KINDS = {"mlp": "perceptrons", "cnn": "convolutional networks"}
 #: What each verdict means, in the order in which they are told.

@@ -17,7 +17,7 @@ from nonvacuous.papers.zhang.networks import (
     network_title,
 )
 from nonvacuous.papers.zhang.settings import FigureSettings
-from nonvacuous.papers.zhang.training import NetworksStudy, completed, percent, yes_or_no
+from nonvacuous.papers.zhang.training import NetworksStudy, percent, yes_or_no
 from nonvacuous.randomization.intervals import Interval, exact_rate
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.study.study import Context, Finished
@@ -229,7 +229,7 @@ def page(result: FigureResult, command: str) -> StudyPage:
         y_label="training loss",
         lowest=0.0,
     )
-    page = StudyPage(
+    return StudyPage(
         title="From true labels to random ones",
         question="What happens as more and more labels are replaced by random ones?",
         lead=_lead(result),
@@ -252,8 +252,8 @@ def page(result: FigureResult, command: str) -> StudyPage:
                 curves_table(result),
             ),
         ),
+        footer=(command, f"seed {result.settings.seed}"),
     )
-    return completed(page, result.settings, result.timings, command)
 
 
 def _lead(result: FigureResult) -> str:

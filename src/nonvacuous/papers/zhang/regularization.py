@@ -22,7 +22,7 @@ from nonvacuous.papers.zhang.networks import (
 )
 from nonvacuous.papers.zhang.settings import RegularizationSettings, ZhangSettings
 from nonvacuous.papers.zhang.table import chosen_rows
-from nonvacuous.papers.zhang.training import NetworksStudy, completed, percent
+from nonvacuous.papers.zhang.training import NetworksStudy, percent
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.study.study import Context, Finished
 from nonvacuous.training.many_jobs import AUGMENTATIONS
@@ -254,14 +254,14 @@ def page(result: RegularizationResult, command: str) -> StudyPage:
     if (gain := result.batch_norm_gain) is not None:
         said = f"Alone it adds {gain:+.2f} points of test accuracy to Inception (published: +3.75)."
         sections.insert(2, Section.of("And batch normalization?", said))
-    page = StudyPage(
+    return StudyPage(
         title="Regularizers on and off",
         question="Is it regularization that makes networks generalize?",
         lead=_lead(result),
         badges=(f"{result.trained} networks",),
         sections=tuple(sections),
+        footer=(command, f"seed {result.settings.seed}"),
     )
-    return completed(page, result.settings, result.timings, command)
 
 
 def _figures(result: RegularizationResult) -> tuple[Figure, ...]:

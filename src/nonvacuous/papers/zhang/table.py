@@ -23,7 +23,6 @@ from nonvacuous.papers.zhang.networks import (
 from nonvacuous.papers.zhang.settings import TableSettings, ZhangSettings
 from nonvacuous.papers.zhang.training import (
     NetworksStudy,
-    completed,
     percent,
     time_table,
     yes_or_no,
@@ -209,14 +208,10 @@ def page(result: TableResult, command: str) -> StudyPage:
         f"Table 1 of {PAPER}. Accuracies in percent; training accuracy is measured without "
         "augmentation, against the labels that the network was given."
     )
-    about_time = (
-        "Networks of one kind are trained at once. The time of one network alone was measured in "
-        "the same run, without its start."
-    )
     compared = {row.printed.number for row in result.rows if row.printed.test is not None}
     absent = [str(row.number) for row in TABLE_1 if row.number not in compared] if compared else []
     missing = f"Not computed here: rows {', '.join(absent)} of the paper's table."
-    page = StudyPage(
+    return StudyPage(
         title="Networks that fit random labels",
         question="Can the same network, trained in the same way, fit labels drawn at random?",
         lead=_lead(result),
@@ -226,8 +221,8 @@ def page(result: TableResult, command: str) -> StudyPage:
                 "Every row beside the published one", said, missing if absent else "", table(result)
             ),
         ),
+        footer=(command, f"seed {result.settings.seed}"),
     )
-    return completed(page, result.settings, result.timings, command, about_time)
 
 
 def _lead(result: TableResult) -> str:
@@ -260,6 +255,10 @@ class Table1(NetworksStudy[TableSettings, TableResult]):
     name = "zhang-table-1"
     settings = TableSettings
     pages = __name__
+    about_time = (
+        "Networks of one kind are trained at once. The time of one network alone was measured in "
+        "the same run, without its start."
+    )
 
     def networks(self, settings: TableSettings) -> Sequence[Cell]:
         chosen = chosen_rows(settings, only=settings.only, numbers=settings.rows)

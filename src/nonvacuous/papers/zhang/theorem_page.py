@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nonvacuous.bounds.capacity import memorization_sizes
 from nonvacuous.memorization import what_it_does_not_say
+from nonvacuous.papers.zhang.theorem import TheoremResult
 from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.studies.memorization import picture_of_times
-
-if TYPE_CHECKING:
-    from nonvacuous.papers.zhang.theorem import TheoremResult
 
 PAPER = (
     "Zhang, Bengio, Hardt, Recht, Vinyals: Understanding deep learning requires rethinking "

@@ -8,7 +8,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from torch import nn
@@ -83,6 +83,8 @@ class NetworksStudy(Study[Settings, Result]):
     cell = Group
     gives = GroupResult
     may_change = frozenset({"networks", "solo_epochs", "method"})
+    #: What the page says above the times.
+    about_time: ClassVar[str] = ""
 
     @abstractmethod
     def networks(self, settings: Settings) -> Sequence[Cell]:
@@ -122,6 +124,18 @@ class NetworksStudy(Study[Settings, Result]):
         """The time of every training in this folder."""
         groups = sorted(finished, key=lambda group: str(group.cell.key))
         return tuple(group.result.timing for group in groups)
+
+    def page(self, result: Result, command: str) -> StudyPage | None:
+        """With what all of them say: how long it took, and how networks were trained."""
+        page, shown = super().page(result, command), cast(Any, result)
+        assert page is not None
+        seconds = f"{sum(timing.seconds for timing in shown.timings):.0f} seconds"
+        times = Section.of("How long did it take?", self.about_time, time_table(shown.timings))
+        return replace(
+            page,
+            badges=(*page.badges, seconds, PAPER),
+            sections=(*page.sections, times, training_section(shown.settings)),
+        )
 
     def title(self, settings: Settings) -> str:
         count = len(set(self.networks(settings)))
@@ -323,21 +337,3 @@ def time_table(timings: Sequence[GroupTiming]) -> Table:
         "same for one network trained by itself; faster: how many times."
     )
     return Table(headings, rows, caption)
-
-
-def completed(
-    page: StudyPage,
-    settings: ZhangSettings,
-    timings: Sequence[GroupTiming],
-    command: str,
-    about_time: str = "",
-) -> StudyPage:
-    """The page with what all of them say: how long it took, and how networks were trained."""
-    seconds = f"{sum(timing.seconds for timing in timings):.0f} seconds"
-    times = Section.of("How long did it take?", about_time, time_table(timings))
-    return replace(
-        page,
-        badges=(*page.badges, seconds, PAPER),
-        sections=(*page.sections, times, training_section(settings)),
-        footer=(command, f"seed {settings.seed}"),
-    )
