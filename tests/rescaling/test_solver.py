@@ -13,7 +13,7 @@ from torch import Tensor
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.rescaling.collapse import collapse
-from nonvacuous.rescaling.descending import Extrapolation, Limits, descend
+from nonvacuous.rescaling.descending import Limits, descend, extrapolated
 from nonvacuous.rescaling.reading import Reading
 from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale, total_nats
 from nonvacuous.rescaling.sweeps import Descent, Totals
@@ -300,17 +300,16 @@ def test_extrapolation_ends_a_linear_sequence_at_once() -> None:
     generator = torch.Generator().manual_seed(1)
     turn = 0.9 * torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64))[0]
     limit = torch.arange(1.0, 5.0, dtype=torch.float64)
-    extrapolation = Extrapolation()
+    pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
     point = torch.zeros(4, dtype=torch.float64)
-    assert extrapolation.guess() is None
+    assert extrapolated(pairs) is None
     for _ in range(5):
         following = limit + turn @ (point - limit)
-        extrapolation.note(point, following)
+        pairs.append((point, following))
         point = following
     assert float((point - limit).abs().max()) > 0.1
-    torch.testing.assert_close(extrapolation.guess(), limit, rtol=0, atol=1e-6)
-    extrapolation.forget()
-    assert extrapolation.guess() is None
+    torch.testing.assert_close(extrapolated(pairs), limit, rtol=0, atol=1e-6)
+    assert extrapolated(pairs[-1:]) is None
 
 
 @pytest.mark.gpu

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
-from nonvacuous.rescaling.sweeps import Descent, Totals
+from nonvacuous.rescaling.sweeps import Descent
 from nonvacuous.rescaling.terms import Terms
 
 # Guess the end of a slow sequence of sweeps from its last steps.
@@ -24,36 +24,25 @@ from nonvacuous.rescaling.terms import Terms
 _WINDOW = 5
 
 
-class Extrapolation:
-    """The last few pairs of a point and where one sweep took it."""
+def extrapolated(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor | None:
+    """A point at which the next step should be small, or None while too little is known.
 
-    def __init__(self) -> None:
-        self._pairs: list[tuple[Tensor, Tensor]] = []
-
-    def note(self, start: Tensor, end: Tensor) -> None:
-        """Remember that a sweep led from ``start`` to ``end``."""
-        self._pairs = [*self._pairs[-_WINDOW:], (start, end)]
-
-    def forget(self) -> None:
-        """Keep only the last pair: the earlier ones misled."""
-        self._pairs = self._pairs[-1:]
-
-    def guess(self) -> Tensor | None:
-        """A point at which the next step should be small, or None while too little is known."""
-        if len(self._pairs) < 3:
-            return None
-        starts, ends = (torch.stack(each) for each in zip(*self._pairs, strict=True))
-        steps = ends - starts
-        turns = steps[1:] - steps[:-1]
-        # A handful of unknowns: the small system is solved on the processor.
-        gram = (turns @ turns.T).cpu().numpy()
-        right = (turns @ steps[-1]).cpu().numpy()
-        size = np.sqrt(np.diag(gram))
-        if not (np.isfinite(gram).all() and (size > 0).all()):
-            return None
-        mixture = np.linalg.lstsq(gram / np.outer(size, size), right / size, rcond=1e-12)[0] / size
-        mixed = torch.from_numpy(mixture).to(ends.device)
-        return ends[-1] - mixed @ (ends[1:] - ends[:-1])
+    ``pairs`` are those of a point and where one sweep took it, the latest last.
+    """
+    if len(pairs) < 3:
+        return None
+    starts, ends = (torch.stack(each) for each in zip(*pairs, strict=True))
+    steps = ends - starts
+    turns = steps[1:] - steps[:-1]
+    # A handful of unknowns: the small system is solved on the processor.
+    gram = (turns @ turns.T).cpu().numpy()
+    right = (turns @ steps[-1]).cpu().numpy()
+    size = np.sqrt(np.diag(gram))
+    if not (np.isfinite(gram).all() and (size > 0).all()):
+        return None
+    mixture = np.linalg.lstsq(gram / np.outer(size, size), right / size, rcond=1e-12)[0] / size
+    mixed = torch.from_numpy(mixture).to(ends.device)
+    return ends[-1] - mixed @ (ends[1:] - ends[:-1])
 
 
 Progress = Callable[[str, int, int, str], None]
@@ -130,7 +119,7 @@ def best_of_two(
 
 def descend(descent: Descent, limits: Limits, *, phase: str = "rescaling") -> Descended:
     """Alternate group scalars and sweeps until hardly any decrease is left."""
-    extrapolation = Extrapolation()
+    pairs: list[tuple[Tensor, Tensor]] = []
     totals = descent.totals()
     _finite(descent.nats(totals))
     totals = descent.coarse_step(totals)
@@ -145,10 +134,16 @@ def descend(descent: Descent, limits: Limits, *, phase: str = "rescaling") -> De
         totals = descent.coarse_step(descent.totals())
         new = _finite(descent.nats(totals))
         start, point = point, descent.log_scales
-        extrapolation.note(start, point)
-        if value - new > _SLOW * decrease:
-            descent, totals, new = _jump(descent, totals, new, extrapolation)
-            point = descent.log_scales
+        pairs = [*pairs[-_WINDOW:], (start, point)]
+        slow = value - new > _SLOW * decrease
+        if slow and (guess := extrapolated(pairs)) is not None:
+            there = descent.at(guess)
+            there_totals = there.totals()
+            if there.nats(there_totals) < new:
+                descent, totals, point = there, there_totals, there.log_scales
+                new = there.nats(totals)
+            else:
+                pairs = pairs[-1:]  # The earlier ones misled.
         # Decreases are geometric in the end: the worse of the last two ratios is trusted, but
         # none below one tenth.
         latest = value - new
@@ -161,21 +156,6 @@ def descend(descent: Descent, limits: Limits, *, phase: str = "rescaling") -> De
         if limits.progress is not None:
             limits.progress(phase, sweeps, limits.max_sweeps, f"KL {new:.6g} nats")
     return Descended(descent.log_scales, value, sweeps, converged)
-
-
-def _jump(
-    descent: Descent, totals: Totals, nats: float, extrapolation: Extrapolation
-) -> tuple[Descent, Totals, float]:
-    """Go to the guessed end of the sequence if the KL is lower there."""
-    guess = extrapolation.guess()
-    if guess is None:
-        return descent, totals, nats
-    there = descent.at(guess)
-    there_totals = there.totals()
-    if there.nats(there_totals) < nats:
-        return there, there_totals, there.nats(there_totals)
-    extrapolation.forget()
-    return descent, totals, nats
 
 
 def _finite(nats: float) -> float:

@@ -74,23 +74,13 @@ def positive_root(counts: np.ndarray, incoming: np.ndarray, outgoing: np.ndarray
 def channel_steps(sums: ChannelSums, *, coupled: bool) -> np.ndarray:
     """How far to move the log-scale of each channel of a group, all at once.
 
-    For a zero-mean prior and powers +1 and -1 this is the exact minimum. Otherwise it is a
-    majorize-minimize step and then a second one, or a Newton step where that is better; where
-    channels share weights (``coupled``) no refinement is possible channel by channel.
+    A majorize-minimize step, which for a zero-mean prior and powers +1 and -1 is the exact minimum.
+    Otherwise there is a second one, or a Newton step where that is better; where channels share
+    weights (``coupled``) no refinement is possible channel by channel.
     """
-    if not coupled and not sums.products and sums.squares.keys() <= {1.0, -1.0}:
-        nothing = np.zeros_like(sums.counts)
-        incoming, outgoing = (sums.squares.get(power, nothing) for power in (1.0, -1.0))
-        return _half_log(positive_root(sums.counts, incoming, outgoing))
     step = majorized_step(sums)
-    if not coupled:
-        step = step + _refinement(moved(sums, step))
-    return step
-
-
-def _half_log(root: np.ndarray) -> np.ndarray:
-    halves: np.ndarray = np.clip(np.log(root) / 2, -_LONGEST, _LONGEST)
-    return halves
+    exact = not sums.products and sums.squares.keys() <= {1.0, -1.0}
+    return step if coupled or exact else step + _refinement(moved(sums, step))
 
 
 def majorized_step(sums: ChannelSums) -> np.ndarray:
@@ -115,7 +105,8 @@ def majorized_step(sums: ChannelSums) -> np.ndarray:
         else:
             outgoing = outgoing + (-power / sums.reach) * rising
     root = positive_root(counts / sums.reach, incoming, outgoing)
-    return _half_log(root) / sums.reach
+    halves: np.ndarray = np.clip(np.log(root) / 2, -_LONGEST, _LONGEST)
+    return halves / sums.reach
 
 
 def moved(sums: ChannelSums, step: np.ndarray) -> ChannelSums:

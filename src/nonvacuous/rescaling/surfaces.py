@@ -75,17 +75,12 @@ class Pairs:
         ``squares`` are those of the weights unless others are given.
         """
         draws = len(next(iter(weights.values())))
+        squares = squares or {name: weight**2 for name, weight in weights.items()}
         variances = {name: array(Q.scales[name]) ** 2 for name in self.pair_of}
         means = {name: array(Q.means[name]) for name in self.pair_of}
-        square = self.sums(
-            draws,
-            (
-                (name, (squares[name] if squares else weights[name] ** 2) / variance)
-                for name, variance in variances.items()
-            ),
-        )
+        scaled = ((name, squares[name] / variance) for name, variance in variances.items())
         crossed = ((n, weights[n] * (m / variances[n])) for n, m in means.items() if m.any())
-        return square, self.sums(draws, crossed)
+        return self.sums(draws, scaled), self.sums(draws, crossed)
 
 
 def pairs_of(groups: ScaleGroups) -> Pairs:
