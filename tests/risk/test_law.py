@@ -135,9 +135,9 @@ def test_examples_keep_their_rows() -> None:
     """Late repetition must not mix up examples: means differ strongly between rows."""
     network, posterior, inputs = build(CASES[0])
     with torch.no_grad():
-        forward, probe = prepare(network, posterior, inputs, local=True)
+        forward, outputs = prepare(network, posterior, inputs, local=True)
         plain = network(inputs)
         rows = torch.tensor([0, 0, 1, 3, 3, 3, 5])
         assert torch.allclose(forward(inputs, rows, None), plain[rows], atol=1e-5)
     assert getattr(forward, "late", False)
-    assert len(probe.inputs) == 5
+    assert len(outputs) == 5

@@ -137,18 +137,15 @@ def _from_text(
             array = np.char.decode(array, "utf-8")
         except UnicodeDecodeError as error:
             raise BadInput(f"{where}: a text label is not valid UTF-8 ({error})") from error
-    values = np.unique(array)
-    if class_names is None:
-        names = tuple(str(name) for name in values.tolist())
-    else:
-        names = tuple(class_names)
-        unknown = sorted(set(values.tolist()) - set(names))
-        if unknown:
-            raise BadInput(
-                f"{where}: label {unknown[0]!r} is not one of the classes "
-                f"{', '.join(map(repr, names[:8]))}{', ...' if len(names) > 8 else ''}; add "
-                "examples of it to the training data or remove it"
-            )
+    values = np.unique(array).tolist()
+    names = tuple(values if class_names is None else class_names)
+    unknown = sorted(set(values) - set(names))
+    if unknown:
+        raise BadInput(
+            f"{where}: label {unknown[0]!r} is not one of the classes "
+            f"{', '.join(map(repr, names[:8]))}{', ...' if len(names) > 8 else ''}; add "
+            "examples of it to the training data or remove it"
+        )
     position = {name: index for index, name in enumerate(names)}
     codes = [position[name] for name in array.tolist()]
     return torch.tensor(codes, dtype=torch.int64), names

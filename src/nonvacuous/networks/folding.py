@@ -55,7 +55,8 @@ def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
         return copy.deepcopy(module)
     for name in sorted(names):
         norm = module.get_submodule(name)
-        if not type(norm).__module__.startswith(_PLAIN) or _altered(norm):
+        hooks = {**norm._forward_hooks, **norm._forward_pre_hooks}
+        if not type(norm).__module__.startswith(_PLAIN) or "forward" in vars(norm) or hooks:
             raise NotYetSupported(
                 f"{name or 'the network'} is a {type(norm).__name__} that does more than batch "
                 "normalization (a class of its own, a hook or another forward), which folding "
@@ -80,11 +81,6 @@ def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
             return replacement
         result.set_submodule(name, replacement)
     return result
-
-
-def _altered(layer: nn.Module) -> bool:
-    hooks = (layer._forward_hooks, layer._forward_pre_hooks)
-    return "forward" in vars(layer) or any(hooks)
 
 
 def _layers_before(module: nn.Module, graph: LayerGraph, names: list[str]) -> dict[str, str]:

@@ -84,15 +84,6 @@ class Descended:
     prior_scales: Mapping[str, float] = field(default_factory=dict)
 
 
-def best_descent(terms: Terms, limits: Limits) -> Descended:
-    """One descent where the problem is convex, the better of two where it is not."""
-
-    def run(start: Tensor, phase: str) -> Descended:
-        return descend(Descent(terms, start), limits, phase=phase)
-
-    return best_of_two(run, terms, limits)
-
-
 def best_of_two(
     run: Callable[[Tensor, str], Descended],
     terms: Terms,

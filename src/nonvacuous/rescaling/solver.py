@@ -15,7 +15,7 @@ from torch import Tensor
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.collapse import collapse
-from nonvacuous.rescaling.descending import Limits, Progress, best_descent
+from nonvacuous.rescaling.descending import Descended, Limits, Progress, best_of_two, descend
 from nonvacuous.rescaling.reading import Reading, check_covered, workplace
 from nonvacuous.rescaling.sweeps import Descent
 from nonvacuous.rescaling.terms import Terms
@@ -195,8 +195,12 @@ def rescale(
         total = total_nats(before)
         return Rescaling(unmoved, total, total, MappingProxyType(before), 0.0, 0, True)
     terms = collapse(reading, groups)
-    descent = best_descent(terms, limits)
-    log_scales = descent.log_scales.cpu().numpy()
+
+    def run(start: Tensor, phase: str) -> Descended:
+        return descend(Descent(terms, start), limits, phase=phase)
+
+    end = best_of_two(run, terms, limits)
+    log_scales = end.log_scales.cpu().numpy()
     after = orbit_nats(reading, groups, log_scales)
     if not total_nats(after) < total_nats(before):
         # Already at the best point up to rounding: stay.
@@ -207,8 +211,8 @@ def rescale(
         kl_after=total_nats(after),
         kl_terms=MappingProxyType(after),
         balance_residual=Descent(terms, torch.from_numpy(log_scales)).balance_residual(),
-        sweeps=descent.sweeps,
-        converged=descent.converged,
+        sweeps=end.sweeps,
+        converged=end.converged,
     )
 
 

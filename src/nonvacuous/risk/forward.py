@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -149,60 +148,52 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Probe:
-    """A few examples, and what the network with the mean weights makes of them."""
+def _agrees(forward: Forward, inputs: Tensor, expected: Tensor) -> bool:
+    """Whether a way to run the network reproduces its outputs when the noise is zero.
 
-    inputs: Tensor
-    outputs: Tensor
-
-    def agrees(self, forward: Forward) -> bool:
-        """Whether a way to run the network reproduces the outputs when the noise is zero.
-
-        Two batch sizes, so that no other dimension can pass for the examples, with uneven
-        repetitions, so that mixing up rows shows.
-        """
-        for pattern in ([0, 0, 0, 1, 2, 2, 3, 4], [1, 2, 2]):
-            rows = torch.tensor(pattern, device=self.inputs.device)
-            try:
-                outputs = forward(self.inputs[: max(pattern) + 1], rows, None)
-            except Exception as error:
-                # Whatever goes wrong inside a candidate only means: not this way.
-                if is_out_of_memory(error):
-                    raise
-                return False
-            if not _close(outputs, self.outputs.index_select(0, rows)):
-                return False
-        return True
+    Two batch sizes, so that no other dimension can pass for the examples, with uneven repetitions,
+    so that mixing up rows shows.
+    """
+    for pattern in ([0, 0, 0, 1, 2, 2, 3, 4], [1, 2, 2]):
+        rows = torch.tensor(pattern, device=inputs.device)
+        try:
+            outputs = forward(inputs[: max(pattern) + 1], rows, None)
+        except Exception as error:
+            # Whatever goes wrong inside a candidate only means: not this way.
+            if is_out_of_memory(error):
+                raise
+            return False
+        if not _close(outputs, expected.index_select(0, rows)):
+            return False
+    return True
 
 
 def prepare(
     module: nn.Module, posterior: DiagonalGaussian, inputs: Tensor, *, local: bool
-) -> tuple[Forward, Probe]:
-    """The fastest exact way to run trials of this network, with the probe it was checked on."""
+) -> tuple[Forward, Tensor]:
+    """The fastest exact way to run trials of this network, and what it makes of a few examples."""
     # Its parameters are all NaN: only weights handed in from outside can be used.
     hollow = copied_network(module)
     _fill(hollow, None)
     means = posterior.mean_weights()
     few = torch.linspace(0, len(inputs) - 1, 5).round().long().to(inputs.device)
-    probe_inputs = inputs.index_select(0, few).to(posterior.device)
-    outputs = _run(hollow, means, probe_inputs)
+    probe = inputs.index_select(0, few).to(posterior.device)
+    outputs = _run(hollow, means, probe)
     finite = bool(torch.isfinite(outputs).all())
     if not finite:
-        _check_no_hidden_parameter(hollow, means, probe_inputs, outputs)
-    _check_each_example_alone(hollow, means, probe_inputs, outputs)
-    check_reads_its_weights(module, probe_inputs)
-    probe = Probe(probe_inputs, outputs)
+        _check_no_hidden_parameter(hollow, means, probe, outputs)
+    _check_each_example_alone(hollow, means, probe, outputs)
+    check_reads_its_weights(module, probe)
     # Where outputs are NaN anyway, NaN cannot betray a parameter that a local rule missed.
     if local and finite:
         for late in (True, False):
             quick = LocalNoise(hollow, posterior, late=late)
-            if probe.agrees(quick):
-                return quick, probe
+            if _agrees(quick, probe, outputs):
+                return quick, outputs
     for vectorized in (True, False):
         drawn = DrawnWeights(hollow, posterior, vectorized=vectorized)
-        if probe.agrees(drawn):
-            return drawn, probe
+        if _agrees(drawn, probe, outputs):
+            return drawn, outputs
     raise Unsupported(
         "the network gives other outputs for an example alone with its own weights than in a "
         "plain pass; it keeps a state between calls or refuses single examples, so no risk over "

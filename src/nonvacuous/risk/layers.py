@@ -17,6 +17,7 @@ that it runs in, and enter it in ``RULES``; the law tests in tests/risk run over
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -143,64 +144,30 @@ def _convolution(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return rule
 
 
-def batch_norm(
-    batch: Batch,
-    input: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Batch normalization with fixed statistics: only gain and offset are random."""
-    if training:
-        raise NoRule("batch normalization with the statistics of the batch itself")
-    fixed = F.batch_norm(input, running_mean, running_var, None, None, False, momentum, eps)
-    return _gain_and_offset(batch, fixed, weight, bias, after=fixed.ndim - 2)
+def _normalization(function: Callable[..., Tensor], *, per_channel: bool) -> Callable[..., Tensor]:
+    signature = inspect.signature(function)
 
+    def rule(batch: Batch, *args: Any, **kwargs: Any) -> Tensor:
+        """Normalization of every example by itself, or with fixed statistics: only gain and offset
+        are random. They belong to channels, or else span the last dimensions."""
+        given = signature.bind(*args, **kwargs).arguments
+        if given.get("training"):
+            raise NoRule("batch normalization with the statistics of the batch itself")
+        weight, bias = given.pop("weight", None), given.pop("bias", None)
+        output = function(**given)
+        batch.check_rows(output)
+        after = output.ndim - 2 if per_channel else 0
+        for parameter, combine in ((weight, torch.mul), (bias, torch.add)):
+            if parameter is not None:
+                drawn = batch.draw(batch.take(parameter))
+                before = output.ndim - drawn.ndim - after
+                if before < 0:
+                    raise NoRule("a normalization over the dimension of the examples")
+                trials, shape = drawn.shape[0], drawn.shape[1:]
+                output = combine(output, drawn.reshape(trials, *[1] * before, *shape, *[1] * after))
+        return output
 
-def group_norm(
-    batch: Batch,
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Group normalization: every example is normalized by itself, then scaled by its own draw."""
-    fixed = F.group_norm(input, num_groups, None, None, eps)
-    return _gain_and_offset(batch, fixed, weight, bias, after=fixed.ndim - 2)
-
-
-def layer_norm(
-    batch: Batch,
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Layer normalization: gain and offset span the last dimensions, shared by the others."""
-    fixed = F.layer_norm(input, normalized_shape, None, None, eps)
-    return _gain_and_offset(batch, fixed, weight, bias, after=0)
-
-
-def _gain_and_offset(
-    batch: Batch, fixed: Tensor, weight: Tensor | None, bias: Tensor | None, *, after: int
-) -> Tensor:
-    """Multiply and shift by drawn parameters that leave ``after`` trailing dimensions alone."""
-    batch.check_rows(fixed)
-    for parameter, combine in ((weight, torch.mul), (bias, torch.add)):
-        if parameter is not None:
-            drawn = batch.draw(batch.take(parameter))
-            before = fixed.ndim - drawn.ndim - after
-            if before < 0:
-                raise NoRule("a normalization over the dimension of the examples")
-            trials, shape = drawn.shape[0], drawn.shape[1:]
-            fixed = combine(fixed, drawn.reshape(trials, *[1] * before, *shape, *[1] * after))
-    return fixed
+    return rule
 
 
 RULES: Mapping[Any, Callable[..., Tensor]] = {
@@ -208,7 +175,7 @@ RULES: Mapping[Any, Callable[..., Tensor]] = {
     torch.conv1d: _convolution(torch.conv1d),
     torch.conv2d: _convolution(torch.conv2d),
     torch.conv3d: _convolution(torch.conv3d),
-    F.batch_norm: batch_norm,
-    F.group_norm: group_norm,
-    F.layer_norm: layer_norm,
+    F.batch_norm: _normalization(F.batch_norm, per_channel=True),
+    F.group_norm: _normalization(F.group_norm, per_channel=True),
+    F.layer_norm: _normalization(F.layer_norm, per_channel=False),
 }

@@ -255,8 +255,8 @@ def estimate_risk(
         if fixed_front(module) is not None:
             module = copied_network(module)
             inputs = behind_fixed_front(module, inputs.to(device))
-        forward, probe = prepare(module, posterior, inputs, local=local)
-        check_labels(probe.outputs, labels)
+        forward, outputs = prepare(module, posterior, inputs, local=local)
+        check_labels(outputs, labels)
         return _estimate(
             forward, inputs, labels, source, loss, trials, chunk=chunk, progress=progress
         )
@@ -282,8 +282,8 @@ class RiskPilot:
             self._known = True
             check_evaluation_mode(module)
             with plain_precision(posterior.device):
-                forward, probe = prepare(module, posterior, self._inputs, local=True)
-            check_labels(probe.outputs, self._labels)
+                forward, outputs = prepare(module, posterior, self._inputs, local=True)
+            check_labels(outputs, self._labels)
             if isinstance(forward, LocalNoise):
                 # Posteriors around one point differ only in what follows its first products.
                 self._forward, forward.memory = forward, Memory()

@@ -61,10 +61,6 @@ _SAME_VALUES = {
 _VIEWS = (Tensor.view, Tensor.view_as)
 
 
-def _shares(one: Tensor, other: Tensor) -> bool:
-    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
-
-
 class Memory:
     """What passes over the same examples share until noise comes in: the last few results.
 
@@ -143,8 +139,10 @@ class WatchedPass(TorchFunctionMode):
             if not any(isinstance(x, torch.dtype) for x in (*args, *kwargs.values())):
                 other = _SAME_VALUES.get(func, func)
             result = other(*args, **kwargs)
-            if other is not func and func in _VIEWS and not _shares(result, args[0]):
-                self.copies.append((result, result._version))
+            if other is not func and func in _VIEWS:
+                first, second = (tensor.untyped_storage() for tensor in (result, args[0]))
+                if first.data_ptr() != second.data_ptr():
+                    self.copies.append((result, result._version))
         else:
             rule = RULES.get(func)
             if rule is None:

@@ -43,13 +43,6 @@ def one_of(name: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
-def module_device(module: nn.Module) -> torch.device:
-    """Where a module's first parameter or buffer lies; the CPU for a module without any."""
-    for tensor in (*module.parameters(), *module.buffers()):
-        return tensor.device
-    return torch.device("cpu")
-
-
 def resident(
     examples: Examples, module: nn.Module, device: torch.device, *, name: str = "examples"
 ) -> tuple[Tensor, Tensor]:

@@ -103,7 +103,8 @@ def train(
             "prior: a part of the prior data), or leave patience out."
         )
     check_augmentation(chosen.augmentation, examples.example_shape)
-    where = checks.module_device(model) if device is None else torch.device(device)
+    own = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), "cpu")
+    where = torch.device(own if device is None else device)
     module = copied_network(model).to(where)
     with borrowed_global_generator(where) as reseed:
         learner = _Learner(module, examples, validation, chosen, seed, where, reseed)

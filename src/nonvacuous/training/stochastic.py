@@ -365,11 +365,8 @@ class _NoisyLayers(TorchFunctionMode):
             outputs += function(turned, noise, None, *rest, **named)
         if bias is None:
             return outputs
-        return self._with_bias(outputs, bias)
-
-    def _with_bias(self, maps: Tensor, bias: Tensor) -> Tensor:
-        noise, signs = self._noisy[id(bias)][1], self._signs_like(maps)
-        added: Tensor = _NoisyBias.apply(maps, bias, noise, signs)  # type: ignore[no-untyped-call]
+        drawn = bias, self._noisy[id(bias)][1], self._signs_like(outputs)
+        added: Tensor = _NoisyBias.apply(outputs, *drawn)  # type: ignore[no-untyped-call]
         return added
 
     def _signs_like(self, maps: Tensor) -> Tensor:
