@@ -164,7 +164,8 @@ class Slice(records.Record):
 
     #: The number of errors, or the sum of losses, among the ``examples`` (or clusters).
     errors: Annotated[float, Field(ge=0.0)]
-    examples: records.PositiveCount
+    #: Without any, as of a group in which a recall's class did not occur, all is possible.
+    examples: records.Count
     risk_upper: records.Probability
     risk_lower: records.Probability
     #: The upper end that holds for all slices of the column at once.

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from nonvacuous import bounds
 from nonvacuous.errors import BadInput
 
 from .worlds import classes
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "certificates"
 
 
 def test_compare_counts_and_both_ends() -> None:
@@ -46,6 +49,25 @@ def test_compare_says_how_many_more_would_tell() -> None:
     assert result.better is None and "more examples like these would tell" in result.verdict
     same = nv.compare(first, first, labels)
     assert same.verdict == "not told apart" and same.p_value == 1.0
+
+
+def test_a_p_value_pays_for_those_that_were_chosen_from() -> None:
+    labels = np.zeros(400, dtype=int)
+    first, second = (np.arange(400) < 60).astype(int), (np.arange(400) < 48).astype(int)
+    alone = nv.compare(first, second, labels).p_value
+    five = nv.compare(first, {name: second for name in "abcde"}, labels)
+    tried = nv.compare(first, second, labels, attempts=5)
+    assert five.p_value == tried.p_value == pytest.approx(5 * alone)
+
+
+def test_models_too_alike_for_any_chosen_one_are_rarely_told_apart() -> None:
+    """Twenty challengers no better than the old model: the best of them looks better by itself."""
+    generator, small = np.random.default_rng(0), 0
+    for _ in range(60):
+        wrong = (generator.random((21, 200)) < 0.3).astype(int)
+        best = nv.compare(wrong[0], dict(enumerate(wrong[1:])), np.zeros(200, dtype=int))
+        small += best.p_value < 0.05
+    assert small <= 8
 
 
 @pytest.mark.parametrize(("wins", "losses", "examples"), [(22, 10, 300), (6, 0, 90), (60, 40, 900)])
@@ -425,6 +447,21 @@ def test_two_writers_and_a_kill_lose_nothing(tmp_path) -> None:
     json.loads((tmp_path / "watch.json").read_text())
     with pytest.raises(BadInput, match="another promise"):
         nv.monitor(0.06, state=path)
+
+
+def test_too_few_examples_tell_no_two_models_apart() -> None:
+    few = nv.plan(target=0.5, risk=0.0)
+    assert few.examples == 5 and few.detectable_difference is None
+    assert "tell no two models apart" in few.told_apart
+
+
+def test_nothing_is_inherited_from_a_network_drawn_for_each_input() -> None:
+    """Half the weights err on every fifth input, half never: old answers are of one of them."""
+    certificate = nv.Certificate.load(GOLDEN / "posterior.json")
+    assert certificate.predictor == "stochastic"
+    answers = np.zeros(100, dtype=int)
+    with pytest.raises(BadInput, match="draws a network for each input"):
+        nv.disagreement(certificate, answers, answers)
 
 
 def test_disagreement_adds_both_failures() -> None:

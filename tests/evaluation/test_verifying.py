@@ -77,20 +77,23 @@ def test_a_better_number_sealed_anew_is_noticed(run, tmp_path, path: tuple[str, 
     assert not nv.verify(forged).passed
 
 
-@pytest.mark.parametrize("metric", ["loss", "balanced error", "f1", "selective error"])
+@pytest.mark.parametrize(
+    "metric", ["loss", "balanced error", "mean f1", "f1", "recall", "precision", "selective error"]
+)
 def test_every_kind_of_metric_verifies(tmp_path, metric: str) -> None:
     predictions, labels, sites = classes(300)
-    settings: dict[str, object] = {"metric": metric}
-    if metric in ("balanced error", "f1"):
-        settings["classes"] = range(5)
+    settings: dict[str, object] = {"metric": metric.removeprefix("mean ")}
+    groups = {"site": sites}
+    if metric in ("balanced error", "mean f1"):
+        settings["classes"], groups = range(5), {}
+    if metric in ("f1", "recall", "precision"):
+        settings["positive"] = 1
     call = {"predictions": predictions, "labels": labels}
     if metric == "loss":
         call = {"losses": np.random.default_rng(0).random(300)}
     if metric == "selective error":
         settings["abstain"] = 4
-    nv.evaluate(
-        **call, groups={"site": sites}, unseen=True, settings=settings, folder=tmp_path / "run"
-    )
+    nv.evaluate(**call, groups=groups, unseen=True, settings=settings, folder=tmp_path / "run")
     verification = nv.verify(tmp_path / "run")
     assert verification.verified, str(verification)
 

@@ -58,15 +58,16 @@ def plan(
         sizes = sorted({max(1, result.rows[-1].examples * i // 400) for i in range(1, 401)})
         call = {"target": target, "risk": risk, "failure": failure}
         chances = [chance_to_promise(examples=n, **call) for n in sizes]
-        write_study(plan_page(asdict(result), str(result), sizes, chances), page)
+        write_study(
+            plan_page(asdict(result), (str(result), result.told_apart), sizes, chances), page
+        )
     if json:
         write_json(asdict(result))
         return DONE
     write_lines(
         f"{result}.",
-        f"The first number with this chance is {result.first:,}; a sign test tells two models "
-        f"apart from a difference of {result.detectable_difference:.4f}, the interval of compare "
-        "from a larger one.",
+        f"The first number with this chance is {result.first:,}; {result.told_apart}, the interval "
+        "of compare from a larger difference.",
     )
     table = Table("examples", "errors allowed", "chance", "best promise", "expected promise")
     for row in result.rows:

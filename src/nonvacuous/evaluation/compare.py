@@ -21,6 +21,7 @@ from nonvacuous.bounds.rounding import as_risk, down, shown_up, up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import BadRow, Coder, is_text, one_each, plain
+from nonvacuous.evaluation.ordering import in_order_of_betting
 from nonvacuous.evaluation.outcomes import outcomes
 from nonvacuous.evaluation.tables import check_rows
 from nonvacuous.evaluation_records import Evaluation
@@ -36,7 +37,8 @@ class Comparison:
 
     difference_lower: float
     difference_upper: float
-    #: Exact two-sided sign test; None for losses between 0 and 1. The verdict is the interval's.
+    #: Exact two-sided sign test, times the predictors that were chosen from; None for losses
+    #: between 0 and 1. The verdict is the interval's.
     p_value: float | None
     #: A wrong and B right, and the reverse; None for losses between 0 and 1.
     wins: int | None
@@ -133,7 +135,8 @@ def compare(
     compared = []
     for name, second in zip(challengers, others, strict=True):
         shared = (str(names[0]), name), failure / len(others), confidence
-        part = partial(_compared, *shared, exact=exact, seed=seed)
+        tries = len(others) * attempts
+        part = partial(_compared, *shared, exact=exact, tries=tries, seed=seed)
         gaps = first - second
         slices = {
             column: {
@@ -174,6 +177,7 @@ def _compared(
     units: np.ndarray | None,
     *,
     exact: bool,
+    tries: int,
     seed: int,
 ) -> Comparison:
     """From the differences of the losses, row by row: of all rows, or of those of one group."""
@@ -185,15 +189,14 @@ def _compared(
         low = paired_lower(wins=wins, losses=losses, examples=n, failure=half)
         high = -paired_lower(wins=losses, losses=wins, examples=n, failure=half)
         one = min(sign_test(wins=wins, losses=losses), sign_test(wins=losses, losses=wins))
-        p_value = min(1.0, 2.0 * one)
+        p_value = min(1.0, 2.0 * one * tries)
         needed = _exactly_needed(wins, losses, n, half)
     else:
         if units is not None:
             _, where, sizes = np.unique(units, return_inverse=True, return_counts=True)
             gaps = np.bincount(where, weights=gaps) / sizes
         n = len(gaps)
-        order = np.argsort(np.random.PCG64(seed).random_raw(n), kind="stable")
-        scaled = np.clip(0.5 * (1.0 + gaps[order]), 0.0, 1.0)
+        scaled = in_order_of_betting(np.clip(0.5 * (1.0 + gaps), 0.0, 1.0), seed)
         low = max(-1.0, down(2.0 * betting_lower(scaled, failure=half) - 1.0))
         high = min(1.0, -down(-(2.0 * betting(scaled, failure=half) - 1.0)))
         # Of losses like these, by a rule of thumb.
@@ -276,6 +279,12 @@ def disagreement(
         )
     if report.status == "refused" or report.loss.name != "zero-one":
         raise BadInput("only the error rate of a certificate that was not refused is inherited.")
+    if report.predictor in ("stochastic", "mixture"):
+        raise BadInput(
+            f"the certificate is about the {report.predictor} predictor, which draws a network for "
+            "each input: old answers are those of one network, which may err more often. Certify "
+            "one network (predictor='drawn', or nv.Sparsity), or test the old one."
+        )
     if report.evaluation is not None and report.evaluation.unit == "clusters":
         raise BadInput(
             "the certificate is about the mean over clusters, in which a large one counts no more "

@@ -17,10 +17,13 @@ from nonvacuous.evaluation_records import ClassScore, EvaluationRecord, Slice, T
 TAIL = "Clopper and Pearson (1934): the exact binomial tail"
 THEOREMS = {
     "held-out tail": TAIL,
-    "betting": "Waudby-Smith and Ramdas (2024): betting, in an order fixed by the seed",
+    "betting": "Waudby-Smith and Ramdas (2024): betting, in an order that the seed and the "
+    "losses' digest draw",
     "empirical Bernstein": "Maurer and Pontil (2009): from mean and variance, there being too many "
     "losses to keep",
 }
+#: What reports said of betting whose numbers rest on the order of the rows.
+FORMER_ORDER = "Waudby-Smith and Ramdas (2024): betting, in an order fixed by the seed"
 
 
 @dataclass(frozen=True)
@@ -51,16 +54,12 @@ def promise_of(tally: Tally, failure: float) -> Promise:
         inputs = {"errors": int(sample.errors), **inputs}
     shares = failure, down(failure / 2)
     lowers, uppers = ([end(share) for share in shares] for end in (sample.lower, sample.upper))
-    if settings.metric == "f1":
-        # 1 - F1 = r / (2 - r) for r = 1 - Jaccard, which grows with r.
-        lowers = [down(end / (2.0 - end)) for end in lowers]
-        uppers = [up(end / (2.0 - end)) for end in uppers]
     return Promise(
         errors=sample.errors,
         trials=sample.examples,
-        risk_upper=as_risk(uppers[0]),
-        risk_lower=as_risk(lowers[0]),
-        interval=(as_risk(lowers[1]), as_risk(uppers[1])),
+        risk_upper=uppers[0],
+        risk_lower=lowers[0],
+        interval=(lowers[1], uppers[1]),
         theorem=THEOREMS[sample.theorem],
         name=sample.theorem,
         inputs=inputs,
@@ -80,7 +79,7 @@ def _sample(tally: Tally) -> Sample:
     total = {"recall": truths, "precision": answers}.get(settings.metric, truths + answers - hits)
     if total == 0:
         raise BadInput(f"no example is of the class {settings.positive!r} or was put into it.")
-    return Sample(total - hits, total)
+    return Sample(total - hits, total, f1=settings.metric == "f1")
 
 
 def _balanced(tally: Tally, failure: float) -> Promise:
@@ -222,7 +221,8 @@ def _slices(samples: dict[str, Sample], failure: float, guess: float) -> dict[st
             risk_lower=sample.lower(failure),
             risk_upper_together=sample.upper(share),
             # Better than a guess, and enough examples to have shown half of it.
-            sufficient=upper < guess
+            sufficient=sample.examples > 0
+            and upper < guess
             and bounds.holdout(errors=0, examples=sample.examples, failure=failure) < guess / 2,
         )
         for name, sample in samples.items()

@@ -53,8 +53,9 @@ class Plan:
     #: The least number with the chance; a few more can have less of it.
     first: int
     rows: tuple[Row, ...]
-    #: The smallest difference of two predictors that so many examples show with this chance.
-    detectable_difference: float
+    #: The smallest difference of two predictors that so many examples show with this chance; None
+    #: where they are too few for any.
+    detectable_difference: float | None
     division: Division | None = None
 
     def __str__(self) -> str:
@@ -62,6 +63,13 @@ class Plan:
             f"{self.examples:,} examples promise a risk of at most {self.target:g} with chance "
             f"{self.chance:g}, if the true risk is {self.risk:g} (confidence {self.confidence:g})"
         )
+
+    @property
+    def told_apart(self) -> str:
+        """What so many examples show of two models, in words."""
+        if self.detectable_difference is None:
+            return "so few tell no two models apart by a sign test"
+        return f"a sign test tells two models apart from {self.detectable_difference:.4f}"
 
 
 def plan(
@@ -124,10 +132,11 @@ def expected_bound(examples: int, risk: float, failure: float) -> float:
     return float(np.dot(weights, ends) / weights.sum())
 
 
-def detectable(examples: int, discordance: float, chance: float, failure: float) -> float:
+def detectable(examples: int, discordance: float, chance: float, failure: float) -> float | None:
     """The smallest difference of risks that the exact sign test shows with the given chance.
 
-    ``discordance`` is how often the two predictors differ if their risks are equal.
+    ``discordance`` is how often the two predictors differ if their risks are equal. None where no
+    difference is shown so often.
     """
     n = examples
     spread = 8.0 * np.sqrt(n * 0.25) + 10
@@ -143,6 +152,8 @@ def detectable(examples: int, discordance: float, chance: float, failure: float)
         return float(np.nansum(weights * enough))
 
     low, high = 0.0, 1.0
+    if not power(high) >= chance:
+        return None
     for _ in range(40):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if power(middle) >= chance else (middle, high)

@@ -1,8 +1,8 @@
 """Counting: all that a test needs to know of its rows, batch by batch, in memory that stays small.
 
-Events need counts alone. Losses are kept up to ``MOST_BETS``, for bets are made in an order drawn
-from the seed; of more of them only sums are kept, and their variance decides (a rule that looks at
-the number alone). Clusters have one line each: one is one draw, however far apart its rows lie.
+Events need counts alone. Losses are kept up to ``MOST_BETS``, for bets are made on one after the
+other; of more of them only sums are kept, and their variance decides (a rule that looks at the
+number alone). Clusters have one line each: one is one draw, however far apart its rows lie.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nonvacuous import bounds
-from nonvacuous.bounds.rounding import as_risk, down
+from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import Coder, ColumnDigest
 from nonvacuous.evaluation.likeness import Distinct, Likeness, Unordered, hashes_of
-from nonvacuous.evaluation.outcomes import outcomes, prepared
+from nonvacuous.evaluation.ordering import in_order_of_betting
+from nonvacuous.evaluation.outcomes import Outcomes, outcomes, prepared
 from nonvacuous.evaluation.tables import Batch
 from nonvacuous.evaluation_records import Evaluation
-from nonvacuous.seeds import derived_seed
 
 #: Groups that come with the classes: errors among them are 1 - recall and 1 - precision.
 TRUE_CLASS, PREDICTED_CLASS = "true class", "predicted class"
+#: Before a column's name: of its groups, the rows that show something of the metric's one class.
+_SHOWING = "showing "
 #: With more classes than this the table of confusions is not kept, only its margins.
 MOST_CONFUSED = 256
 #: Up to so many losses, or clusters of them, are bet on.
@@ -38,22 +39,36 @@ _GRID = float(1 << 30)
 class Sample(NamedTuple):
     """Independent draws: errors among examples, or losses: in the order of betting, or their sums.
 
-    ``squares`` is the sum of the squared losses; None for events.
+    ``squares`` is the sum of the squared losses; None for events. ``f1`` says that the draws are of
+    1 - Jaccard, r, and the ends of 1 - F1 = r / (2 - r), which grows with r.
     """
 
     errors: float
     examples: int
     values: np.ndarray | None = None
     squares: float | None = None
+    f1: bool = False
 
     def upper(self, failure: float) -> float:
+        end = self._upper(failure)
+        return as_risk(up(end / (2.0 - end))) if self.f1 else end
+
+    def lower(self, failure: float) -> float:
+        end = self._lower(failure)
+        return as_risk(down(end / (2.0 - end))) if self.f1 else end
+
+    def _upper(self, failure: float) -> float:
+        if not self.examples:
+            return 1.0
         if self.values is not None:
             return bounds.betting(self.values, failure=failure)
         if self.squares is not None:
             return self._bernstein(self.errors, self.squares, failure)
         return bounds.holdout(errors=int(self.errors), examples=self.examples, failure=failure)
 
-    def lower(self, failure: float) -> float:
+    def _lower(self, failure: float) -> float:
+        if not self.examples:
+            return 0.0
         if self.values is not None:
             return bounds.betting_lower(self.values, failure=failure)
         if self.squares is not None:
@@ -137,6 +152,10 @@ class Tally:
         return self.clustered or self.settings.entry.counts == "losses"
 
     @property
+    def _one_class(self) -> bool:
+        return self.settings.entry.counts == "classes" and self.settings.positive is not None
+
+    @property
     def counted(self) -> int:
         return self._sums[""].of(0)[0]
 
@@ -154,6 +173,11 @@ class Tally:
         losses = seen.losses[keep]
         codes = {"": np.zeros(len(losses), dtype=np.int64)}
         for role in (role for role in columns if role.startswith("group:")):
+            if self.settings.over_all_classes:
+                raise BadInput(
+                    f"no bound for groups is known for {self.settings.words}: leave the groups "
+                    "out, or use 'error', or recall, precision or F1 of one class (positive)."
+                )
             coder = self.groups.setdefault(role.removeprefix("group:"), Coder())
             codes[role] = coder(columns[role])[keep]
         for name, of in ((TRUE_CLASS, seen.labels), (PREDICTED_CLASS, seen.predictions)):
@@ -162,6 +186,9 @@ class Tally:
         amounts = [np.round(power * _GRID) for power in powers]
         for name, own in codes.items():
             self._sums[name].add(own, amounts)
+            if self._one_class and name.startswith("group:"):
+                shown = self._shows(seen)
+                self._sums[_SHOWING + name].add(own[shown], [amount[shown] for amount in amounts])
         self._add_confusions(codes.get(TRUE_CLASS), codes.get(PREDICTED_CLASS))
         if "ids" in columns:
             self.ids = self.ids or Distinct()
@@ -176,6 +203,17 @@ class Tally:
             self._kept.append(few | {"": losses})
             if self.counted > MOST_BETS:
                 self._kept = None
+
+    def _shows(self, seen: Outcomes) -> np.ndarray:
+        """Rows that show something of the one class that the metric is about.
+
+        On these its risk is an error rate: of 1 - recall, 1 - precision and 1 - Jaccard.
+        """
+        assert seen.labels is not None and seen.predictions is not None
+        code, metric = self.classes.code(self.settings.positive), self.settings.metric
+        true, answered = seen.labels == code, seen.predictions == code
+        rows = {"recall": true, "precision": answered}
+        return np.asarray(rows.get(metric, true | answered))
 
     def _add_confusions(self, truth: np.ndarray | None, answers: np.ndarray | None) -> None:
         size = len(self.classes.values)
@@ -215,16 +253,19 @@ class Tally:
         losses = np.concatenate([batch[""] for batch in self._kept])
         if column:
             losses = losses[np.concatenate([batch[column] for batch in self._kept]) == code]
-        ordered = losses[self._order(len(losses))]
-        return Sample(float(losses.sum()), len(losses), ordered, float((losses**2).sum()))
+        return self._bet_on(losses)
 
     def slices(self, column: str) -> dict[str, Sample]:
-        """The groups of a column, or the classes: those with an example that counts."""
+        """The classes that have examples which count; all groups of a column, by the metric."""
         values, codes = self.classes.values, self._counted_as
         if column not in (TRUE_CLASS, PREDICTED_CLASS):
             coder = self.groups[column.removeprefix("group:")]
             codes = coder.sorted_codes()
             values = [coder.values[code] for code in codes]
+            if self._one_class:
+                f1 = self.settings.metric == "f1"
+                parts = (self.sample(_SHOWING + column, code) for code in codes)
+                return {str(v): p._replace(f1=f1) for v, p in zip(values, parts, strict=True)}
         return {
             str(value): self.sample(column, code)
             for value, code in zip(values, codes, strict=True)
@@ -247,38 +288,22 @@ class Tally:
             where, _, own = self._units[TRUE_CLASS].of_group(code)
             missed = np.ones(len(clusters))
             missed[position[where]] -= own / sizes[position[where]]
-            ranked = np.argsort(self._ranks[clusters])
-            yield (
-                self._means(missed[ranked]),
-                self._means(np.clip(0.5 * (1.0 + missed - wrong), 0.0, 1.0)[ranked]),
-            )
+            gain = np.clip(0.5 * (1.0 + missed - wrong), 0.0, 1.0)
+            yield self._bet_on(missed), self._bet_on(gain)
 
     def _cluster_means(self, name: str, code: int) -> Sample:
-        clusters, means, sizes = self._units[name].of_group(code)
-        rank = np.argsort(self._ranks[clusters])
-        means, sizes = means[rank], sizes[rank]
+        _, means, sizes = self._units[name].of_group(code)
         # Clusters of one example each are examples; this looks at the sizes alone.
         if self.settings.counts_events and (sizes == 1).all():
             return Sample(float(means.sum()), len(means))
-        return self._means(means)
+        return self._bet_on(means)
 
-    def _means(self, means: np.ndarray) -> Sample:
-        """Means of clusters in the order of their names, to be bet on while they are few."""
+    def _bet_on(self, losses: np.ndarray) -> Sample:
+        """Losses of examples, or means of clusters, to be bet on while they are few."""
         few = len(self._clusters.values) <= MOST_BETS
-        ordered = means[self._order(len(means))] if few else None
-        return Sample(float(means.sum()), len(means), ordered, float((means**2).sum()))
-
-    @cached_property
-    def _ranks(self) -> np.ndarray:
-        """Positions of the clusters in the order of their names, which no format changes."""
-        ranks = np.empty(len(self._clusters.values), dtype=np.int64)
-        ranks[self._clusters.sorted_codes()] = np.arange(len(ranks))
-        return ranks
-
-    def _order(self, size: int) -> np.ndarray:
-        """An order that depends on the seed and the number alone, on every version of numpy."""
-        stream = np.random.PCG64(derived_seed(self.settings.seed, "order of betting"))
-        return np.argsort(stream.random_raw(size), kind="stable")
+        ordered = in_order_of_betting(losses, self.settings.seed)
+        total, squares = float(ordered.sum()), float((ordered**2).sum())
+        return Sample(total, len(ordered), ordered if few else None, squares)
 
 
 def _check_range(metric: str, counts: str, low: float, high: float) -> None:

@@ -119,7 +119,10 @@ class _Test:
         ]
         for column, group in self.declared.items():
             for value, part in _worst_first(group)[:_MOST]:
-                name, mean = shortened(clean(f"{column} {value}"), 24), part.errors / part.examples
+                name, mean = (
+                    shortened(clean(f"{column} {value}"), 24),
+                    part.errors / max(1, part.examples),
+                )
                 rows.append((name, mean, part.risk_lower, part.risk_upper))
         names, means, lows, highs = zip(*rows, strict=True)
         svg = bars(
@@ -275,7 +278,7 @@ def _watched(state: Mapping[str, Any]) -> tuple[Table, ...]:
 
 
 def plan_page(
-    plan: Mapping[str, Any], sentence: str, sizes: Sequence[int], chances: Sequence[float]
+    plan: Mapping[str, Any], said: tuple[str, str], sizes: Sequence[int], chances: Sequence[float]
 ) -> StudyPage:
     """A plan: the answer, how the chance grows with the examples, and the table."""
     svg = lines(
@@ -287,6 +290,7 @@ def plan_page(
         x_label="examples",
         y_label="chance",
     )
+    sentence, told_apart = said
     rows = [
         {
             "Examples": whole(row["examples"]),
@@ -306,7 +310,7 @@ def plan_page(
         lead=f"{sentence}.",
         badges=(
             f"First reached at {whole(plan['first'])}",
-            f"A sign test tells two models apart from {plan['detectable_difference']:.4f}",
+            capital(told_apart),
         ),
         sections=(
             Section.of(
