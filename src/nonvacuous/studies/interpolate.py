@@ -11,24 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from nonvacuous.errors import BadInput
-from nonvacuous.study.settings import EXAMPLES, DataSettings, first_examples
+from nonvacuous.study.settings import EXAMPLES, DataSettings
 from nonvacuous.study.study import Answer, Context, Single, SingleStudy
 
 if TYPE_CHECKING:
-    from nonvacuous.data import Dataset
-    from nonvacuous.interpolation.plan import Plan
     from nonvacuous.studies.interpolation import Task
-
-#: Runs longer than this keep their factor in the folder, so that they can be resumed.
-_LONG = 120.0
-#: Words of an error, and the flags that get over it.
-_REMEDIES: dict[str, dict[str, str | None]] = {
-    "equal an earlier point": {"--drop-duplicates": None},
-    "too many here": {"--method": "conjugate-gradient"},
-    "spans at most": {"--kernel": "gaussian"},
-    "precision float64": {"--precision": "float64"},
-    "singular": {"--kernel": "laplace", "--gamma": "median"},
-}
 
 
 class InterpolateSettings(DataSettings):
@@ -115,41 +102,16 @@ class Interpolate(SingleStudy[InterpolateSettings]):
     def answer(self, settings: InterpolateSettings, at: Context) -> Answer | None:
         if not settings.estimate:
             return None
-        plan = _plan(settings, _data(settings, at), at)
+        from nonvacuous.studies.interpolation import planned
+
+        _, plan = planned(settings, at)
         record = asdict(plan) | {"folder": None if plan.folder is None else str(plan.folder)}
         return Answer(record, lambda console: console.print(f"{plan}."), {"--estimate": ""})
 
     def compute(self, cell: InterpolateSettings, at: Context) -> Single:
-        import numpy as np
+        from nonvacuous.studies.interpolation import interpolated
 
-        from nonvacuous.files import write_atomically
-        from nonvacuous.studies.interpolation import run_study
-
-        dataset = _data(cell, at)
-        plan = _plan(cell, dataset, at)
-        at.say(f"{plan}")
-        try:
-            study, function = run_study(
-                dataset,
-                cell.task,
-                device=at.device,
-                method=cell.method,
-                precision=cell.precision,
-                memory=cell.memory_bytes,
-                folder=at.folder if plan.seconds > _LONG or plan.place == "disk" else None,
-                progress=at.progress,
-            )
-        except BadInput as error:
-            raise _with_remedy(error) from error
-        coefficients = {
-            f"labels {number}": function.coefficients[entry.labels]
-            for number, entry in enumerate(study.labelings)
-        }
-        write_atomically(
-            at.folder / self.kept[0],
-            lambda stream: np.savez(stream, allow_pickle=False, **coefficients),
-        )
-        return Single(record=study.model_dump(mode="json"))
+        return Single(record=interpolated(cell, at, at.folder / self.kept[0]))
 
     def result(self, settings: InterpolateSettings, finished: Sequence[Any], at: Context) -> Single:
         single = super().result(settings, finished, at)
@@ -162,50 +124,3 @@ class Interpolate(SingleStudy[InterpolateSettings]):
 
 
 STUDY = Interpolate()
-
-
-def _with_remedy(error: BadInput) -> BadInput:
-    text = str(error)
-    instead = next((flags for words, flags in _REMEDIES.items() if words in text), None)
-    return BadInput(f"{text}.".replace("..", "."), instead=instead)
-
-
-def _data(settings: InterpolateSettings, at: Context) -> Dataset:
-    from nonvacuous.data import Dataset
-    from nonvacuous.studies.interpolation import distinct_examples
-
-    dataset = at.dataset(settings.data)
-    dataset = Dataset(first_examples(dataset.train, settings.examples), dataset.test)
-    if settings.drop_duplicates:
-        dataset, dropped = distinct_examples(dataset)
-        if dropped:
-            at.say(f"{dropped} training inputs repeat an earlier one and are left out")
-    return dataset
-
-
-def _plan(settings: InterpolateSettings, dataset: Dataset, at: Context) -> Plan:
-    """What it will take; features are judged by their number before they are made."""
-    import torch
-
-    from nonvacuous.interpolation.features import parse_features
-    from nonvacuous.interpolation.plan import make_plan
-    from nonvacuous.studies.interpolation import MOST_FILTERS
-
-    coordinates = dataset.train.inputs[0].numel()
-    name, number = parse_features(settings.features)
-    if name == "patches":
-        filters = 1000 if number is None else number
-        coordinates = 8 * filters if filters <= MOST_FILTERS else len(dataset.train) // 3
-    try:
-        return make_plan(
-            len(dataset.train),
-            coordinates,
-            dataset.train.classes * len(settings.task.labels),
-            device=torch.device(at.device),
-            method=settings.method,
-            precision=settings.precision,
-            memory=settings.memory_bytes,
-            folder=at.folder,
-        )
-    except BadInput as error:
-        raise _with_remedy(error) from error

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
+from nonvacuous.files import write_atomically
 from nonvacuous.interpolation.features import (
     Features,
     accumulate_distances,
@@ -22,7 +25,7 @@ from nonvacuous.interpolation.features import (
     random_patches,
 )
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
-from nonvacuous.interpolation.plan import Method, Precision
+from nonvacuous.interpolation.plan import Method, Plan, Precision, make_plan
 from nonvacuous.interpolation.solve import (
     Interpolant,
     first_occurrences,
@@ -33,11 +36,25 @@ from nonvacuous.interpolation.solve import (
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
-from nonvacuous.study.settings import Frozen
+from nonvacuous.study.settings import Frozen, first_examples
+from nonvacuous.study.study import Context
+
+if TYPE_CHECKING:
+    from nonvacuous.studies.interpolate import InterpolateSettings
 
 #: With more filters than this, features are counted into distances and never kept.
 MOST_FILTERS = 4000
 _FILTERS_AT_ONCE = 1000
+#: Runs longer than this keep their factor in the folder, so that they can be resumed.
+_LONG = 120.0
+#: Words of an error, and the flags that get over it.
+_REMEDIES: dict[str, dict[str, str | None]] = {
+    "equal an earlier point": {"--drop-duplicates": None},
+    "too many here": {"--method": "conjugate-gradient"},
+    "spans at most": {"--kernel": "gaussian"},
+    "precision float64": {"--precision": "float64"},
+    "singular": {"--kernel": "laplace", "--gamma": "median"},
+}
 
 
 class Labeling(Frozen):
@@ -245,3 +262,63 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise BadInput(f"gamma must be a number, median or median:FACTOR, not {text!r}") from None
+
+
+@contextmanager
+def _remedied() -> Iterator[None]:
+    """An error that says which flags get over it."""
+    try:
+        yield
+    except BadInput as error:
+        text = str(error)
+        instead = next((flags for words, flags in _REMEDIES.items() if words in text), None)
+        raise BadInput(f"{text}.".replace("..", "."), instead=instead) from error
+
+
+def planned(settings: InterpolateSettings, at: Context) -> tuple[Dataset, Plan]:
+    """The data, and what it will take; features are judged by their number before they are made."""
+    dataset = at.dataset(settings.data)
+    dataset = Dataset(first_examples(dataset.train, settings.examples), dataset.test)
+    if settings.drop_duplicates:
+        dataset, dropped = distinct_examples(dataset)
+        if dropped:
+            at.say(f"{dropped} training inputs repeat an earlier one and are left out")
+    coordinates = dataset.train.inputs[0].numel()
+    name, number = parse_features(settings.features)
+    if name == "patches":
+        filters = 1000 if number is None else number
+        coordinates = 8 * filters if filters <= MOST_FILTERS else len(dataset.train) // 3
+    with _remedied():
+        return dataset, make_plan(
+            len(dataset.train),
+            coordinates,
+            dataset.train.classes * len(settings.task.labels),
+            device=torch.device(at.device),
+            method=settings.method,
+            precision=settings.precision,
+            memory=settings.memory_bytes,
+            folder=at.folder,
+        )
+
+
+def interpolated(settings: InterpolateSettings, at: Context, path: Path) -> dict[str, Any]:
+    """The record of the study that was asked for; the coefficients go into a file."""
+    dataset, plan = planned(settings, at)
+    at.say(f"{plan}")
+    with _remedied():
+        study, function = run_study(
+            dataset,
+            settings.task,
+            device=at.device,
+            method=settings.method,
+            precision=settings.precision,
+            memory=settings.memory_bytes,
+            folder=at.folder if plan.seconds > _LONG or plan.place == "disk" else None,
+            progress=at.progress,
+        )
+    coefficients = {
+        f"labels {number}": function.coefficients[entry.labels]
+        for number, entry in enumerate(study.labelings)
+    }
+    write_atomically(path, lambda stream: np.savez(stream, allow_pickle=False, **coefficients))
+    return study.model_dump(mode="json")
