@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn.functional import avg_pool2d, cross_entropy
+from torch.nn.functional import avg_pool2d
 
 from nonvacuous.claims import write_record
 from nonvacuous.errors import BadInput
@@ -30,10 +29,9 @@ from nonvacuous.papers.measures.settings import (
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.study import Context
+from nonvacuous.training.erm import evaluate
 from nonvacuous.training.many import train_many
 from nonvacuous.training.many_jobs import Job, JobResult, ManyExamples, ManyResult, ManySettings
-
-_CHUNK = 2048
 
 
 class Training:
@@ -177,13 +175,13 @@ class Training:
         """The record of each network; losses and errors in double precision, however trained."""
         first, device = cells[0], torch.device(self.at.device)
         network = self.build(first, 0).to(device).double()
-        test = (self.test_inputs.to(device), self.test_labels.to(device))
-        seen = self.inputs[: first.examples].to(device)
+        test = (self.test_inputs.to(device).double(), self.test_labels.to(device))
+        seen = self.inputs[: first.examples].to(device).double()
         for cell, job in zip(cells, jobs, strict=True):
             weights = {name: tensor.to(device).double() for name, tensor in job.state.items()}
             learned = self.training_set(cell)[1].to(device)
-            train_loss, train_errors = _counted(network, weights, seen, learned)
-            test_loss, test_errors = _counted(network, weights, *test)
+            train = evaluate(network, seen, learned, weights=weights)
+            tested = evaluate(network, *test, weights=weights)
             yield NetworkRecord(
                 key=cell.key,
                 hyperparameters=cell.hyperparameters,
@@ -191,11 +189,11 @@ class Training:
                 stopped=job.stopped,
                 epochs=job.history[-1].epoch,
                 steps=job.history[-1].steps,
-                train_loss=train_loss,
-                train_errors=train_errors,
-                test_loss=test_loss,
-                test_errors=test_errors,
-                test_examples=len(test[1]),
+                train_loss=train.loss if math.isfinite(train.loss) else None,
+                train_errors=train.errors,
+                test_loss=tested.loss if math.isfinite(tested.loss) else None,
+                test_errors=tested.errors,
+                test_examples=tested.examples,
                 measures=self._measures(cell, job) if job.stopped == REACHED else {},
             )
 
@@ -216,19 +214,6 @@ def _shown(inputs: Tensor, settings: MeasuresCell) -> Tensor:
 def network_seed(seed: int, cell: Cell) -> int:
     """Equal for all cells of one repetition: they begin alike where their shapes allow it."""
     return derived_seed(seed, "measures study", "network", cell.repetition)
-
-
-def _counted(
-    network: nn.Module, weights: dict[str, Tensor], inputs: Tensor, labels: Tensor
-) -> tuple[float | None, int]:
-    """Mean cross-entropy, None where it is not finite, and number of errors."""
-    loss, errors = 0.0, 0
-    with torch.no_grad():
-        for seen, wanted in zip(inputs.split(_CHUNK), labels.split(_CHUNK), strict=True):
-            scores = functional_call(network, weights, (seen.double(),))
-            loss += float(cross_entropy(scores, wanted, reduction="sum"))
-            errors += int((scores.argmax(dim=1) != wanted).sum())
-    return loss / len(labels) if math.isfinite(loss) else None, errors
 
 
 @lru_cache(maxsize=32)
