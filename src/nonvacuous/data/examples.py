@@ -81,6 +81,10 @@ class Examples:
         chosen = torch.from_numpy(positions).to(self.labels.device)
         return self._changed(positions, inputs=self.inputs[chosen], labels=self.labels[chosen])
 
+    def prepared(self, inputs: Tensor, *steps: str) -> Examples:
+        """The same examples with the inputs that these steps made of theirs."""
+        return replace(self, inputs=inputs, preprocessing=(*self.preprocessing, *steps))
+
     def to(self, device: torch.device | str) -> Examples:
         """The same examples on another device."""
         return self._changed(inputs=self.inputs.to(device), labels=self.labels.to(device))

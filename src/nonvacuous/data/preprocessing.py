@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -86,11 +86,7 @@ class Standardize:
         shape = (1, -1) + (1,) * (examples.inputs.ndim - 2)
         means = examples.inputs.new_tensor(self.means).reshape(shape)
         scales = examples.inputs.new_tensor(self.scales).reshape(shape)
-        return replace(
-            examples,
-            inputs=(examples.inputs - means) / scales,
-            preprocessing=(*examples.preprocessing, self.step),
-        )
+        return examples.prepared((examples.inputs - means) / scales, self.step)
 
     @property
     def step(self) -> str:
@@ -145,9 +141,6 @@ def cropped(dataset: Dataset, size: int) -> Dataset:
     """The data set with every image cropped; the step is recorded in `preprocessing`."""
 
     def stepped(part: Examples) -> Examples:
-        inputs = center_crop(part.inputs, size).contiguous()
-        return replace(
-            part, inputs=inputs, preprocessing=(*part.preprocessing, f"center crop {size}")
-        )
+        return part.prepared(center_crop(part.inputs, size).contiguous(), f"center crop {size}")
 
     return Dataset(stepped(dataset.train), None if dataset.test is None else stepped(dataset.test))

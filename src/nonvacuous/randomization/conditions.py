@@ -83,11 +83,7 @@ def standardized(dataset: Dataset) -> Dataset:
     step = f"(x - {mean:.6g}) / {deviation:.6g}"
 
     def changed(examples: Examples) -> Examples:
-        return replace(
-            examples,
-            inputs=(examples.inputs - mean) / deviation,
-            preprocessing=(*examples.preprocessing, step),
-        )
+        return examples.prepared((examples.inputs - mean) / deviation, step)
 
     test = None if dataset.test is None else changed(dataset.test)
     return Dataset(changed(dataset.train), test)

@@ -55,11 +55,7 @@ def unit_norm(examples: Examples, *, centered: bool = False) -> Examples:
     # Rounding to float32 must not push a norm above 1: the theorems rest on it.
     scaled = flat / torch.where(norms > 0, norms * (1 + 1e-6), 1.0)
     steps = ("mean 0", _NORMALIZED) if centered else (_NORMALIZED,)
-    return replace(
-        examples,
-        inputs=scaled.to(examples.inputs.dtype),
-        preprocessing=(*examples.preprocessing, *steps),
-    )
+    return examples.prepared(scaled.to(examples.inputs.dtype), *steps)
 
 
 def scaled(examples: Examples) -> Examples:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -241,8 +240,4 @@ def _points(accounts: Accounts, at: Context) -> tuple[CnnPoint, ...]:
 
 def _centered(examples: Examples) -> Examples:
     """Pixels between 0 and 1 become numbers around zero, the same way for every image."""
-    return replace(
-        examples,
-        inputs=(examples.inputs - 0.5) / 0.25,
-        preprocessing=(*examples.preprocessing, "(x - 0.5) / 0.25"),
-    )
+    return examples.prepared((examples.inputs - 0.5) / 0.25, "(x - 0.5) / 0.25")
