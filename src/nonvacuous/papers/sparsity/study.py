@@ -29,8 +29,9 @@ from nonvacuous.risk.losses import class_margins
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certify import certify_sparse
+from nonvacuous.sparsity.measuring import measure
 from nonvacuous.sparsity.priors import make_prior, shifted_copies
-from nonvacuous.sparsity.radii import NormTables, PlainChain, forward, greedy_sparsity
+from nonvacuous.sparsity.radii import LEVEL, PlainChain, forward
 from nonvacuous.sparsity.setting import SparseSettings, Theorem, Variant
 from nonvacuous.sparsity.study import norm_bounds
 from nonvacuous.sparsity.training import (
@@ -112,18 +113,11 @@ def activity(
 ) -> tuple[tuple[float, ...], dict[str, float]]:
     """Mean share of active units by layer, and the effective activity ratio by perturbation."""
     some = examples.subset(np.arange(min(settings.activity_examples, len(examples))))
-    layers = Layers.of(weights).weights
-    inputs = some.inputs.flatten(1).cpu().double()
-    preactivations, _ = forward(layers, inputs)
-    norms = NormTables.of(layers)
-    sizes = inputs.norm(dim=1)
-    ratios = {
-        f"{epsilon:g}": float(
-            greedy_sparsity(norms, preactivations, sizes, epsilon=epsilon).ratio.mean()
-        )
-        for epsilon in settings.epsilons
-    }
-    return tuple(float((sums > 0).double().mean()) for sums in preactivations), ratios
+    inputs, labels = some.inputs, some.labels.cpu()
+    seen = measure(Layers.of(weights), inputs, labels, epsilons=settings.epsilons, level=LEVEL)
+    active = tuple(int(lit.sum()) / (len(lit) * len(some)) for lit in seen.lit)
+    known = ((choice.epsilon, choice.ratio) for choice in seen.choices)
+    return active, {f"{e:g}": float(ratio.mean()) for e, ratio in known if ratio is not None}
 
 
 _KIND = "chain"
