@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -17,7 +18,6 @@ from cyclopts import Group, Parameter
 from joblib import cpu_count
 from pydantic.fields import FieldInfo
 
-from nonvacuous import papers, studies
 from nonvacuous.cli import exits
 from nonvacuous.cli import flags as shared
 from nonvacuous.cli.exits import UsageError, again
@@ -25,9 +25,10 @@ from nonvacuous.cli.narration import Narration, working
 from nonvacuous.cli.output import result_console, say, write_error, write_json, write_next
 from nonvacuous.cli.sweep import Where
 from nonvacuous.errors import FolderBusy, FolderTaken
-from nonvacuous.papers import REPRODUCTIONS
+from nonvacuous.papers import REPRODUCTIONS, study_of
 from nonvacuous.progress import Progress
 from nonvacuous.rules.attempts import FILE_NAME
+from nonvacuous.studies import STUDIES
 from nonvacuous.study.running import PAGE, SETTINGS, Surroundings, run_study, write_pages
 from nonvacuous.study.settings import StudySettings
 from nonvacuous.study.study import NOTE, Context, Study
@@ -36,9 +37,10 @@ from nonvacuous.study.study import NOTE, Context, Study
 def __getattr__(name: str) -> Callable[..., int]:
     """The command of a study or a reproduction by its name, with underscores."""
     known = name.replace("_", "-")
-    for table, study_of in ((studies.STUDIES, studies.study_of), (REPRODUCTIONS, papers.study_of)):
-        if known in table:
-            return command_of(study_of(known))
+    if known in STUDIES:
+        return command_of(import_module(f"nonvacuous.studies.{STUDIES[known][0]}").STUDY)
+    if known in REPRODUCTIONS:
+        return command_of(study_of(known))
     raise AttributeError(name)
 
 

@@ -1,15 +1,5 @@
 """What one asks of a data set or a network: the computation, the page and the words of each."""
 
-from __future__ import annotations
-
-import importlib
-
-TYPE_CHECKING = False  # spares the import of typing: the help of the command line reads this table
-if TYPE_CHECKING:
-    from typing import Any
-
-    from nonvacuous.study.study import Study
-
 #: The studies that are commands: the module below this package that has the study as STUDY, the
 #: words of the help and an example.
 STUDIES = {
@@ -43,10 +33,3 @@ STUDIES = {
         "nonvacuous sparsity --data digits --out sparsity",
     ),
 }
-
-
-def study_of(name: str) -> Study[Any, Any]:
-    """The study behind a name of the table."""
-    module = importlib.import_module(f"nonvacuous.studies.{STUDIES[name][0]}")
-    study: Study[Any, Any] = module.STUDY
-    return study
