@@ -63,7 +63,7 @@ def step_size(hidden: int, *, learned: bool = False, pull: float = 0.0) -> float
 
     Smaller toward a learned prior, where training starts. A strong pull overshoots at large steps.
     """
-    rate = (0.5 if hidden == 1 else 0.15) * (0.4 if learned else 1.0)
+    rate = (0.15 if hidden > 1 else 0.5) * (0.4 if learned else 1.0)
     return min(rate, 0.5 / pull) if pull else rate
 
 
