@@ -40,11 +40,12 @@ class Contact(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Groups that move together; ``positions`` are those of their channels in log_scales.
+    """Some groups that move together; ``positions`` are those of their channels in log_scales.
 
     ``coupled`` groups have terms that hold two of their channels; they are blocks of their own.
     """
 
+    groups: tuple[int, ...]
     positions: Tensor
     reach: float
     coupled: bool
@@ -63,6 +64,7 @@ def _block(terms: Terms, groups: tuple[int, ...], turn: dict[int, int]) -> Block
             ]
     channels = torch.arange(terms.size, device=terms.device)
     return Block(
+        groups=groups,
         positions=torch.cat([channels[terms.channels(group)] for group in groups]),
         reach=terms.reach[groups[0]],
         coupled=terms.coupled[groups[0]],
