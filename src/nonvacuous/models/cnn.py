@@ -76,6 +76,11 @@ class Blocks(nn.Sequential):
         return "Sequential"  # What a network looks like as text stands in records of runs.
 
 
+def convolution_block(incoming: int, outgoing: int, *, bias: bool = True) -> list[nn.Module]:
+    """A 3 x 3 convolution, ReLU and 2 x 2 max-pooling."""
+    return [nn.Conv2d(incoming, outgoing, 3, padding=1, bias=bias), nn.ReLU(), nn.MaxPool2d(2)]
+
+
 class Cnn(nn.Module):
     """Per channel count a 3 x 3 convolution, ReLU and 2 x 2 max-pooling; then linear layers.
 
@@ -103,8 +108,7 @@ class Cnn(nn.Module):
                     f"{example_shape[1]} x {example_shape[2]}: each halves the size, and nothing "
                     "is left; give fewer channel counts"
                 )
-            convolution = nn.Conv2d(incoming, outgoing, 3, padding=1, bias=bias)
-            blocks += [convolution, nn.ReLU(), nn.MaxPool2d(2)]
+            blocks += convolution_block(incoming, outgoing, bias=bias)
             incoming, height, width = outgoing, height // 2, width // 2
         self.blocks = Blocks(*blocks)
         self.layers = linear_layers(incoming * height * width, hidden, classes, bias=bias)

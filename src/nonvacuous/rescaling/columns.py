@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from nonvacuous.bounds import mcallester, seeger
@@ -123,26 +122,30 @@ def named_step(center: Center, way: Way) -> str:
 
 def symmetry_columns(
     Q: DiagonalGaussian,
-    P: DiagonalGaussian,
+    scaling: PriorScaling,
     groups: ScaleGroups,
-    log_scales: np.ndarray,
-    *,
     symmetries: Symmetries,
-    loss: str,
+    *,
     center: Center,
-    charge_nats: float,
 ) -> tuple[Accounted, ...]:
     """What forgetting the scale and the shift of the scores, then the units' order, adds to it.
 
-    Symmetries that the loss sees, or that the prior does not have, add no column.
+    For the 0-1 loss, which sees none of them. Those that the prior does not have add no column.
     """
     quotient = quotients(
-        Q, P, groups, log_scales, loss=loss, output=symmetries.output, layers=symmetries.layers
+        Q,
+        scaling.prior,
+        groups,
+        scaling.log_scales,
+        loss="zero-one",
+        output=symmetries.output,
+        layers=symmetries.layers,
     )
     refused = {refusal.layer for refusal in quotient.refused}
     ordered = all(layer.name in refused for layer in symmetries.layers)
     return tuple(
-        Accounted(named_step(center, way), center, way, quotient.columns[f"+ {way}"], charge_nats)
+        Accounted(named_step(center, way), center, way, kl_nats, scaling.charge_nats)
         for way in _STEPS
-        if f"+ {way}" in quotient.columns and not (ordered and way == "order of the units")
+        if (kl_nats := quotient.columns.get(f"+ {way}")) is not None
+        and not (ordered and way == "order of the units")
     )

@@ -188,11 +188,9 @@ def _matrix(extend: LinearMap, graph: LayerGraph, source: Reference) -> np.ndarr
 
 def _values(graph: LayerGraph, weights: Weights | None) -> dict[str, Tensor]:
     """The weights by their names in the graph, in float64."""
-    given: Mapping[str, Tensor] | Mapping[str, np.ndarray]
     if isinstance(weights, nn.Module):
-        given = dict(weights.named_parameters())
-    else:
-        given = graph.weights if weights is None else weights
+        weights = dict(weights.named_parameters())
+    given = graph.weights if weights is None else weights
     known = {name: torch.as_tensor(given[name]) for name in graph.parameters if name in given}
     check_same_tensors("weights", known, "the graph", graph.parameters)
     return {name: value.detach().cpu().double() for name, value in known.items()}

@@ -98,8 +98,7 @@ def check_exchangeable(P: DiagonalGaussian, layer: UnitLayer) -> None:
 
 
 def _check_blocks(distribution: DiagonalGaussian, layer: UnitLayer) -> None:
-    names = [name for name, _, _ in layer.tensors]
-    if len(set(names)) != len(names):
+    if len(layer.names) != len(layer.tensors):
         raise Unsupported(
             f"layer {layer.name!r} lists a tensor twice; a unit's block must be made of parts of "
             "different tensors, each used once"
@@ -158,8 +157,6 @@ def _corrections(blocks: Blocks) -> Tensor:
 
     for candidate in _GRID:
         rows = torch.nonzero(best > _NEGLIGIBLE)[:, 0]
-        if len(rows) == 0:
-            return best
         attempt(rows, torch.full((len(rows),), candidate, dtype=torch.float64))
     if float(best.sum()) > 1.2 * math.lgamma(blocks.units + 1):
         return best  # nothing is saved, and a better power would not change that
@@ -167,8 +164,6 @@ def _corrections(blocks: Blocks) -> Tensor:
     width = torch.full_like(best, 0.08)
     for _ in range(_REFINEMENTS):
         rows = torch.nonzero(best > _NEGLIGIBLE)[:, 0]
-        if len(rows) == 0:
-            break
         before = best[rows].clone()
         for side in (-1.0, 1.0):
             attempt(rows, (power[rows] + side * width[rows]).clamp(0.02, 0.995))

@@ -161,13 +161,11 @@ class Windows:
         in double precision."""
         channels, height, width = self.image
         taps = self.kernel[0] * self.kernel[1]
-        profile = weights.entry_variance
+        profile, even = weights.entry_variance, True
         if profile is not None:
-            profile = profile.reshape(channels, taps)
-            if not bool((profile == profile[:, :1]).all()):
-                return _products(self.patches(inputs), self.ordered(weights).entry_variance)
-            profile = profile[:, 0]
-        if (height * width) ** 2 > self.count**2 * taps:
+            kernels = profile.reshape(channels, taps)
+            profile, even = kernels[:, 0], bool((kernels == kernels[:, :1]).all())
+        if not even or (height * width) ** 2 > self.count**2 * taps:
             return _products(self.patches(inputs), self.ordered(weights).entry_variance)
         # A tap of the kernel pairs two pixels, whose products serve all pairs of windows.
         pixels = inputs.permute(0, 2, 3, 1).reshape(len(inputs), -1, channels)

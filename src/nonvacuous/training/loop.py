@@ -63,22 +63,18 @@ def borrowed_global_generator(device: torch.device) -> Iterator[Callable[[int], 
     Yields a function that seeds them. Their former state comes back at the end, so a caller's own
     random numbers are the same with and without the training in between.
     """
-    generators = [torch.default_generator]
+    generators, devices = [torch.default_generator], list[int]()
     if device.type == "cuda":
         torch.cuda.init()
-        index = torch.cuda.current_device() if device.index is None else device.index
-        generators.append(torch.cuda.default_generators[index])
-    states = [generator.get_state() for generator in generators]
+        devices.append(torch.cuda.current_device() if device.index is None else device.index)
+        generators.append(torch.cuda.default_generators[devices[0]])
 
     def reseed(seed: int) -> None:
         for generator in generators:
             generator.manual_seed(seed)
 
-    try:
+    with torch.random.fork_rng(devices):
         yield reseed
-    finally:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
 
 
 class Learner(ABC):

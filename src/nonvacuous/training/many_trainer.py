@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput
-from nonvacuous.models.cnn import Blocks, Cnn, Mlp
+from nonvacuous.models.cnn import Blocks, Cnn, Mlp, convolution_block
 from nonvacuous.training.many_jobs import Job
 from nonvacuous.training.many_material import Material, dropped
 from nonvacuous.training.many_stacked import Solo, Stack
@@ -55,17 +55,11 @@ def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | 
 
 def _is_as_built(module: Cnn) -> bool:
     """Whether every block is a 3 x 3 convolution, ReLU and 2 x 2 max-pooling still."""
-    blocks = list(module.blocks)
-    fresh = [
-        part
-        for layer in blocks[::3]
-        if isinstance(layer, nn.Conv2d)
-        for part in (
-            nn.Conv2d(layer.in_channels, layer.out_channels, 3, padding=1, device="meta"),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-        )
-    ]
+    blocks, fresh = list(module.blocks), list[nn.Module]()
+    with torch.device("meta"):
+        for layer in blocks[::3]:
+            if isinstance(layer, nn.Conv2d):
+                fresh += convolution_block(layer.in_channels, layer.out_channels)
     return [repr(part) for part in blocks] == [repr(part) for part in fresh]
 
 

@@ -113,9 +113,6 @@ def noisy_call(
     weights = dict(means)
     for name in layout.per_batch:
         weights[name] = means[name] + noise[name]
-    if not layout.per_example:
-        outputs: Tensor = torch.func.functional_call(module, weights, (inputs,))
-        return outputs
     parts = layout.parts(inputs)
     turned = {}
     if parts > 1:
@@ -130,7 +127,7 @@ def noisy_call(
     whole = _InParts(module, layers)
     weights = {f"module.{name}": weight for name, weight in weights.items()}
     with layers:
-        outputs = torch.func.functional_call(whole, weights, (inputs.tensor_split(parts),))
+        outputs: Tensor = torch.func.functional_call(whole, weights, (inputs.tensor_split(parts),))
     return outputs
 
 

@@ -64,8 +64,7 @@ def scaled_dot_product_attention(passage: Passage) -> LogScale:
         [(query, [*front, "t", "d"]), (key, [*front, "s", "d"])], [*front, "t", "s"]
     )
     passage.pin(scores, "attention scores go through a softmax")
-    if passage.has("attn_mask"):
-        passage.pin(passage.scale("attn_mask"), "added to attention scores")
+    passage.pin(passage.scale("attn_mask"), "added to attention scores")
     weights = LogScale(scores.shape)
     return passage.product(
         [(weights, [*front, "t", "s"]), (value, [*front, "s", "d"])], [*front, "t", "d"]
@@ -82,6 +81,5 @@ def embedding(passage: Passage) -> LogScale:
     Which row is read depends on the input, so rows scale alike; columns are channels.
     """
     passage.pin(passage.scale("indices"), "an index does not scale")
-    if passage.has("per_sample_weights"):
-        passage.pin(passage.scale("per_sample_weights"), "weights of a bag do not scale")
+    passage.pin(passage.scale("per_sample_weights"), "weights of a bag do not scale")
     return passage.constant(passage.scale("weight"), [0]).select(0, 0)

@@ -132,6 +132,5 @@ def convert(passage: Passage) -> LogScale:
 )
 def shape_only(passage: Passage) -> LogScale:
     """The result depends on the shape of the argument, not on its values."""
-    if passage.has("fill_value"):
-        passage.pin(passage.scale("fill_value"), "a filling does not scale")
+    passage.pin(passage.scale("fill_value"), "a filling does not scale")
     return LogScale(passage.shape)

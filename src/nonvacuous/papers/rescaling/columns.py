@@ -221,14 +221,5 @@ class Accounts:
                 charge_nats=each.charge_nats,
             )
             columns += [given, shared, unmoved, per_tensor]
-            columns += symmetry_columns(
-                Q,
-                each.prior,
-                groups,
-                each.log_scales,
-                symmetries=symmetries_of(self.graph),
-                loss="zero-one",
-                center=center,
-                charge_nats=each.charge_nats,
-            )
+            columns += symmetry_columns(Q, each, groups, symmetries_of(self.graph), center=center)
         return columns
