@@ -130,10 +130,7 @@ class LayerGraph:
 
     def node(self, name: str) -> Node:
         """The node of this name."""
-        for node in self.nodes:
-            if node.name == name:
-                return node
-        raise KeyError(name)
+        return {node.name: node for node in self.nodes}[name]
 
     def __str__(self) -> str:
         rows = []

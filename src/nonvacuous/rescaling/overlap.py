@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nonvacuous.bounds.rounding import EPSILON
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.rescaling.output_layer import OutputLayer
 
@@ -30,7 +31,7 @@ from nonvacuous.rescaling.output_layer import OutputLayer
 # forgotten: the KL of the projections on the remaining K - 1 directions. The predictors are the
 # same, and by the chain rule the KL drops by the divergence along the forgotten direction.
 
-_ROUNDING = 64 * torch.finfo(torch.float64).eps
+_ROUNDING = 64 * EPSILON
 
 
 def translation_savings(
@@ -94,7 +95,6 @@ def squared_length(difference: Tensor, variance: Tensor) -> Tensor:
     return ((difference - shift).square() * inverse).sum(-1)
 
 
-_EPSILON = torch.finfo(torch.float64).eps
 _CHUNK = 1 << 18  # pairs times coordinates at a time: a few arrays of this size stay in a cache
 _BUDGET = 1 << 28  # pairs times coordinates in one evaluation; coordinates beyond it are left out
 _STEP = 32
@@ -143,7 +143,7 @@ class _Alike:
         own = centered.square().sum(1)
         squares = own[:, None] + own - 2 * centered @ centered.mT
         # The products cancel: what they may be off by is left out, an overlap grows by that.
-        squares = squares - 8 * (entries + 8) * _EPSILON * (own[:, None] + own)
+        squares = squares - 8 * (entries + 8) * EPSILON * (own[:, None] + own)
         lever = relative * centered
         tilted = (lever * centered).sum(1, keepdim=True) - 2 * lever @ centered.mT
         tilted = tilted + relative @ centered.square().mT
@@ -232,7 +232,7 @@ class Blocks:
         """
         spread = powers * (1 - powers)
         reach = torch.sqrt(200 / spread) * torch.sqrt(2 * self.lever / spread)
-        return 1024 * _EPSILON * (200 + 4 * self.logs + reach)
+        return 1024 * EPSILON * (200 + 4 * self.logs + reach)
 
 
 def log_one_plus_overlaps(blocks: Blocks, rows: Tensor, powers: Tensor) -> Tensor:
@@ -244,7 +244,7 @@ def log_one_plus_overlaps(blocks: Blocks, rows: Tensor, powers: Tensor) -> Tenso
         logs = _log_overlaps(blocks, rows[part], powers[part])
         logs = logs + blocks.error(powers[part])[:, None]
         result[part] = torch.log1p(logs.exp().sum(1))
-    return result * (1 + 16 * _EPSILON)
+    return result * (1 + 16 * EPSILON)
 
 
 def _log_overlaps(blocks: Blocks, rows: Tensor, powers: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from types import MappingProxyType
 import numpy as np
 import torch
 
-from nonvacuous.bounds.rounding import remaining_nats
+from nonvacuous.bounds.rounding import EPSILON, remaining_nats
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported, Unsupported
 from nonvacuous.networks.layer_graph import LayerGraph
@@ -37,8 +37,6 @@ from nonvacuous.rescaling.overlap import translation_savings
 from nonvacuous.rescaling.permutation import PermutationSaving, permutation_saving
 from nonvacuous.rescaling.solver import kl_along_orbit, push, total_nats
 from nonvacuous.rescaling.unit_layers import NotInterchangeable, UnitLayer, unit_layers
-
-_EPSILON = torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ def quotients(
         output=output,
         layers=layers,
         # The factors that moved the posterior are exponentials of rounded sums.
-        relative_error=4 * _EPSILON * (1 + float(np.abs(moves).max(initial=0.0))),
+        relative_error=4 * EPSILON * (1 + float(np.abs(moves).max(initial=0.0))),
     )
     refused += rest.refused
     terms = {

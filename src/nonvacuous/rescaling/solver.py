@@ -12,6 +12,7 @@ import torch
 from scipy.sparse.linalg import LinearOperator, cg
 from torch import Tensor
 
+from nonvacuous.bounds.rounding import EPSILON
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.collapse import collapse
@@ -30,8 +31,6 @@ from nonvacuous.rescaling.terms import Terms
 #
 # Notation below: ``x`` is the ratio of variances (r * scale / prior scale)^2 and ``shift`` the
 # distance of the means in prior scales. One weight contributes (x - 1 - ln x + shift^2) / 2 nats.
-
-_EPSILON = torch.finfo(torch.float64).eps
 
 
 def kl_along_orbit(
@@ -65,7 +64,7 @@ def orbit_nats(reading: Reading, groups: ScaleGroups, moves: np.ndarray) -> dict
     nats = dict.fromkeys(reading.shapes, 0.0)
     rows = torch.stack(sums).cpu().numpy()
     for name, (twice, size), unit in zip(reading.tensors, rows, units, strict=True):
-        total = twice / 2 + unit * _EPSILON * size
+        total = twice / 2 + unit * EPSILON * size
         finite = math.isfinite(total)
         nats[name] = math.nextafter(total, math.inf) if total > 0 else (0.0 if finite else math.inf)
     return nats

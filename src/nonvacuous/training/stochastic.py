@@ -196,6 +196,7 @@ class _Watcher(TorchFunctionMode):
             name = self._names.get(id(tensor))
             if name is not None:
                 self.uses[name] = self.uses.get(name, 0) + 1
+        outputs = func(*args, **kwargs)
         if func in _DIMENSIONS:
             input, weight, bias, _, _ = _operands(*args, **kwargs)
             operands = {self._names.get(id(x)) for x in (weight, bias) if x is not None}
@@ -205,10 +206,8 @@ class _Watcher(TorchFunctionMode):
                 self.layers.append(names)
             if func is not functional.linear:
                 self.in_convolutions |= names
-            outputs: Tensor = func(*args, **kwargs)
             self.products += outputs.numel() * weight[0].numel()
-            return outputs
-        return func(*args, **kwargs)
+        return outputs
 
 
 class _NoisyLinear(torch.autograd.Function):

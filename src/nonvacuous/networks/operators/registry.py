@@ -141,9 +141,8 @@ class Passage:
 
     def spread(self, scale: LogScale) -> LogScale:
         """Of the result, from the scale of its first axes."""
-        while scale.dimensions < len(self.shape):
-            scale = scale.unsqueeze(scale.dimensions)
-        return scale
+        missing = [None] * (len(self.shape) - scale.dimensions)
+        return scale.arranged([*range(scale.dimensions), *missing])
 
 
 def per_axis(shape: Sequence[int]) -> Layout:
