@@ -72,9 +72,7 @@ class LogScale:
     def power(self, exponent: float | Fraction) -> LogScale:
         """Of the tensor raised elementwise to a power: a homogeneous function of that degree."""
         exact = as_power(exponent)
-        if exact == 0:
-            return LogScale(self.shape)
-        terms = tuple(Term(plain(t.power * exact), t.labels, t.axes) for t in self.terms)
+        terms = tuple(Term(plain(t.power * exact), t.labels, t.axes) for t in self.terms if exact)
         return LogScale(self.shape, terms, self.weight if exact == 1 else "")
 
     def over(self, other: LogScale) -> LogScale:
@@ -261,9 +259,6 @@ def _compressed(term: Term, *, keep: set[int]) -> Term:
     """Without the axes along which the labels turn out to be all the same."""
     labels, axes = term.labels, set(term.axes)
     for axis in sorted(term.axes - keep):
-        if labels.shape[axis] == 1:
-            axes.discard(axis)
-            continue
         first = labels.take([0], axis)
         if np.array_equal(np.broadcast_to(first, labels.shape), labels):
             labels = first

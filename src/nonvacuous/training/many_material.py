@@ -219,8 +219,7 @@ def replaced(module: nn.Module, name: str, new: nn.Module) -> nn.Module:
     """The module with the layer of this dotted name replaced; the empty name is the module."""
     if not name:
         return new
-    parent, _, last = name.rpartition(".")
-    setattr(module.get_submodule(parent), last, new)
+    module.set_submodule(name, new)
     return module
 
 
