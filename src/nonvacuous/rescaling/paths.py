@@ -251,7 +251,10 @@ def _steps(
         Reference("input", name): shape for name, shape in graph.inputs.items()
     }
     examples = {shape[0] for shape in shapes.values() if shape}
-    needed = _needed(graph)
+    needed = set(graph.outputs)  # What an output depends on.
+    for node in reversed(graph.nodes):
+        if Reference("node", node.name) in needed:
+            needed.update(node.references)
     for node in graph.nodes:
         own = Reference("node", node.name)
         if own not in needed:
@@ -266,12 +269,3 @@ def _steps(
         if not node.shape or {node.shape[0]} != examples:
             raise refused(node, "its result does not list the examples along the first axis")
         yield node, step_of(Visit(node, lift, weights, shapes))
-
-
-def _needed(graph: LayerGraph) -> set[Reference]:
-    """The nodes on which an output depends."""
-    needed: set[Reference] = set(graph.outputs)
-    for node in reversed(graph.nodes):
-        if Reference("node", node.name) in needed:
-            needed.update(node.references)
-    return needed

@@ -159,7 +159,9 @@ def run_epochs(
             f"Training of the {phase} left the finite numbers in {title}: the loss or a "
             f"weight became NaN or infinite, and no later step can repair that. {advice}"
         )
-        if not _is_finite(learner):
+        tensors = learner.tensors().values()
+        finite = [t.isfinite().all().to(device) for t in tensors if t.is_floating_point()]
+        if not bool(torch.stack(finite).all()):
             raise diverged
         metrics, stop = learner.end_epoch(epoch)
         numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
@@ -229,12 +231,3 @@ class _Run:
             facts=facts,
             configuration=self._configuration,
         )
-
-
-def _is_finite(learner: Learner) -> bool:
-    floating = [tensor for tensor in learner.tensors().values() if tensor.is_floating_point()]
-    return bool(
-        torch.stack(
-            [tensor.isfinite().all().to(learner.labels.device) for tensor in floating]
-        ).all()
-    )
