@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -45,18 +45,10 @@ def copied_network(module: nn.Module) -> nn.Module:
 class _WithoutGraphs(TorchFunctionMode):
     """Lets deepcopy take tensors that torch refuses to copy with the graph they come from."""
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.__deepcopy__ and not args[0].is_leaf:
             tensor, memo = args
-            result = tensor.detach().clone()
-            memo[id(tensor)] = result
-            return result
+            return memo.setdefault(id(tensor), tensor.detach().clone())
         return func(*args, **(kwargs or {}))
 
 

@@ -20,12 +20,11 @@ import math
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.overrides import TorchFunctionMode
+from torch.overrides import BaseTorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from nonvacuous.distributions.copying import copied_network
@@ -90,13 +89,6 @@ class LocalNoise:
         return outputs
 
 
-class _PlainPass(TorchFunctionMode):
-    """Changes nothing, but fused attention kernels, which vmap cannot batch, stand aside for it."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
-
-
 class DrawnWeights:
     """All weights are drawn for each trial: slow, and right for every network."""
 
@@ -111,7 +103,8 @@ class DrawnWeights:
     def __call__(self, inputs: Tensor, rows: Tensor, generator: torch.Generator | None) -> Tensor:
         weights = {name: self._draw(name, len(rows), generator) for name in self.posterior.names}
         inputs = inputs.index_select(0, rows)
-        with _PlainPass(), warnings.catch_warnings():
+        # Fused attention kernels, which vmap cannot batch, stand aside for any mode.
+        with BaseTorchFunctionMode(), warnings.catch_warnings():
             # Operations that torch vectorizes by a loop are slower, not wrong.
             warnings.filterwarnings("ignore", message="There is a performance drop")
             if self.vectorized:

@@ -129,9 +129,7 @@ class WatchedPass(TorchFunctionMode):
         #: What should have been a view and became a copy, and how often it had been written to.
         self.copies: list[tuple[Tensor, int]] = []
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         used = [id(x) for x in tree_leaves((args, kwargs)) if id(x) in self.parameters]
         if not used or func in _HARMLESS:
