@@ -12,12 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput, NotYetSupported, Unsupported, WrongMode
-from nonvacuous.networks.exporting import (
-    exported_program,
-    layer_name,
-    named_arguments,
-    operator_name,
-)
+from nonvacuous.networks.exporting import exported_program, layer_name, named_arguments
 from nonvacuous.networks.layer_graph import Argument, LayerGraph, Node, Reference, Shape
 from nonvacuous.networks.propagation import propagate
 
@@ -146,7 +141,7 @@ def _placeholders(program: Any, canonical: Mapping[str, str]) -> dict[str, Refer
 def _node(fx_node: Any, references: Mapping[str, Reference]) -> Node:
     target = fx_node.target
     if isinstance(target, torch._ops.OpOverload):
-        op, arguments = operator_name(target), named_arguments(fx_node)
+        op, arguments = str(target), named_arguments(fx_node)
     else:
         op = "getitem" if target is operator.getitem else getattr(target, "__name__", str(target))
         arguments = {str(k): value for k, value in enumerate(fx_node.args)} | dict(fx_node.kwargs)

@@ -61,12 +61,6 @@ def _check_callable(module: nn.Module, arguments: tuple[Any, ...]) -> None:
         ) from error
 
 
-def operator_name(target: Any) -> str:
-    """Namespace, name and overload: "aten.conv2d.default"."""
-    name = target._schema.name.partition("::")[2]
-    return f"{target.namespace}.{name}.{target._overloadname}"
-
-
 def named_arguments(node: torch.fx.Node) -> dict[str, Any]:
     """Every argument of an operator by its name in the signature, in that order."""
     schema = node.target._schema.arguments  # type: ignore[union-attr]
@@ -84,7 +78,7 @@ def _check_deterministic(node: torch.fx.Node) -> None:
     """Refuse operations whose result is not a function of weights and inputs alone."""
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return
-    op, arguments = operator_name(node.target), named_arguments(node)
+    op, arguments = str(node.target), named_arguments(node)
     where = f"{layer_name(node) or 'the network'} ({op})"
     if op.startswith("aten.batch_norm") and arguments["training"]:
         raise WrongMode(

@@ -43,10 +43,7 @@ class AxisScale:
     def spread(self, dimensions: int) -> np.ndarray:
         """The index, broadcastable to a weight of so many dimensions."""
         ordered = np.ascontiguousarray(np.transpose(self.index, np.argsort(self.axes)))
-        shape = [1] * dimensions
-        for axis, length in zip(sorted(self.axes), ordered.shape, strict=True):
-            shape[axis] = length
-        return ordered.reshape(shape)
+        return np.expand_dims(ordered, [a for a in range(dimensions) if a not in self.axes])
 
 
 @dataclass(frozen=True)
