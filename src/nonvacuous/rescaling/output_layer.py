@@ -79,11 +79,9 @@ def invariance_of(loss: str) -> Invariance:
     >>> invariance_of("my own")
     Invariance(scale=False, shift=False)
     """
-    if loss == "zero-one":
-        return Invariance(scale=True, shift=True)
-    if loss.startswith(("margin ", "cross-entropy with probabilities of at least ")):
-        return Invariance(scale=False, shift=True)
-    return Invariance(scale=False, shift=False)
+    order = loss == "zero-one"
+    shift = loss.startswith(("margin ", "cross-entropy with probabilities of at least "))
+    return Invariance(scale=order, shift=order or shift)
 
 
 def output_layer(graph: LayerGraph) -> OutputLayer:

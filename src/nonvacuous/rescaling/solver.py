@@ -16,7 +16,7 @@ from nonvacuous.bounds.rounding import EPSILON
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.collapse import collapse
-from nonvacuous.rescaling.descending import Descended, Limits, Progress, best_of_two, descend
+from nonvacuous.rescaling.descending import Limits, Progress, best_of_two, descend
 from nonvacuous.rescaling.reading import Reading, check_covered, workplace
 from nonvacuous.rescaling.sweeps import Descent
 from nonvacuous.rescaling.terms import Terms
@@ -194,11 +194,9 @@ def rescale(
         total = total_nats(before)
         return Rescaling(unmoved, total, total, MappingProxyType(before), 0.0, 0, True)
     terms = collapse(reading, groups)
-
-    def run(start: Tensor, phase: str) -> Descended:
-        return descend(Descent(terms, start), limits, phase=phase)
-
-    end = best_of_two(run, terms, limits)
+    end = best_of_two(
+        lambda start, phase: descend(Descent(terms, start), limits, phase=phase), terms, limits
+    )
     log_scales = end.log_scales.cpu().numpy()
     after = orbit_nats(reading, groups, log_scales)
     if not total_nats(after) < total_nats(before):

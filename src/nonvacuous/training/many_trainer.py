@@ -43,9 +43,8 @@ def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | 
     kinds = (nn.Linear, nn.Conv2d)
     layers = [(name, layer) for name, layer in named if isinstance(layer, (*kinds, nn.ReLU))]
     weighty = [(name, layer) for name, layer in layers if isinstance(layer, kinds)]
-    alternates = len(layers) == 2 * len(weighty) - 1 and all(
-        isinstance(layer, nn.ReLU) == (number % 2 == 1) for number, (_, layer) in enumerate(layers)
-    )
+    relus = [isinstance(layer, nn.ReLU) for _, layer in layers]
+    alternates = relus == [False, True] * (len(weighty) - 1) + [False]
     whole = all(
         layer.bias is not None and layer.weight.requires_grad and layer.bias.requires_grad
         for _, layer in weighty
