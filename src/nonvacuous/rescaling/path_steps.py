@@ -236,25 +236,15 @@ def _pooling(visit: Visit) -> Step:
 
 def _window(visit: Visit, k: int, after: int) -> dict[str, Any]:
     """The arguments of pooling along one axis."""
-
-    def number(name: str, default: int) -> int:
-        value = visit.attribute(name)
-        if isinstance(value, tuple):
-            value = (value[k] if len(value) > 1 else value[0]) if value else None
-        return value if isinstance(value, int) else default
-
     if visit.node.kind.startswith("adaptive_"):
         return {"output_size": after}
-    size = number("kernel_size", 1)
-    window = {
-        "kernel_size": size,
-        "stride": number("stride", size),
-        "padding": number("padding", 0),
-        "ceil_mode": bool(visit.attribute("ceil_mode", False)),
-    }
-    if visit.node.kind.startswith("avg_"):
-        return window | {"count_include_pad": bool(visit.attribute("count_include_pad", True))}
-    return window | {"dilation": number("dilation", 1)}
+    window = {}
+    for name, value in visit.node.arguments.items():
+        if isinstance(value, tuple):  # One for each axis, one for all, or the usual one.
+            value = value[min(k, len(value) - 1)] if value else None
+        if value is not None and name not in ("self", "divisor_override"):
+            window[name] = value
+    return window
 
 
 _RULES: dict[str, Callable[[Visit], Step]] = {

@@ -14,7 +14,7 @@ The vectors are short, so this is arithmetic of the processor whatever the devic
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -111,11 +111,10 @@ def majorized_step(sums: ChannelSums) -> np.ndarray:
 
 def moved(sums: ChannelSums, step: np.ndarray) -> ChannelSums:
     """The sums after each channel has moved by ``step`` (channels that share no weight)."""
-    return ChannelSums(
+    return replace(
+        sums,
         squares={p: v * np.exp(2 * p * step) for p, v in sums.squares.items()},
         products={p: v * np.exp(p * step) for p, v in sums.products.items()},
-        counts=sums.counts,
-        reach=sums.reach,
     )
 
 
