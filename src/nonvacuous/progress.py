@@ -1,12 +1,16 @@
-"""How a long computation tells its caller how far it is.
+"""How a long computation tells its caller how far it is, and how the system tells it to stop.
 
 The library draws no bars: it calls a function, and the command line (or a notebook) draws.
 """
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Protocol
 
 
@@ -61,3 +65,20 @@ class Reporter:
             left = (now - self._start) / (done - self._first) * (total - done)
             message = f"{message}, about {describe_seconds(left)} left"
         self._progress(self._phase, done, total, message)
+
+
+@contextmanager
+def stopped_by_term(error: type[BaseException]) -> Iterator[None]:
+    """Within this block the signal TERM, which is sent before force is used, raises ``error``."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may install handlers
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise error
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from nonvacuous.errors import BadInput
@@ -105,20 +102,3 @@ def trouble_of(error: OSError) -> str:
 
 class Stopped(KeyboardInterrupt):
     """The signal TERM, which schedulers and `kill` send before they use force."""
-
-
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """Within this block the signal TERM raises :class:`Stopped` as Ctrl-C raises its exception."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may install handlers
-        return
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise Stopped
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -15,8 +15,9 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from nonvacuous.cli.exits import stoppable
+from nonvacuous.cli.exits import Stopped
 from nonvacuous.cli.output import narration_console
+from nonvacuous.progress import stopped_by_term
 from nonvacuous.report.wording import printable
 
 #: Phases as the library names them, as a person would.
@@ -86,7 +87,7 @@ class Narration:
 def working(stopped: Callable[[], tuple[str, str]]) -> Iterator[Narration]:
     """Narrate within this block; stopped by a signal, it says what is left and what to try next."""
     try:
-        with stoppable(), Narration() as narration:
+        with stopped_by_term(Stopped), Narration() as narration:
             yield narration
     except KeyboardInterrupt as stop:
         raise type(stop)(*stopped()) from stop

@@ -17,6 +17,7 @@ from nonvacuous.cli.flags import SWITCH, DataDir, Json, OptionalWholeNumber, che
 from nonvacuous.cli.narration import Narration
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.foreign import holds_run, run_settings
+from nonvacuous.progress import stopped_by_term
 from nonvacuous.report.wording import printable
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def verify(
         init_seed = 0 if record is None else record.seed
         network = build_network(material.model, examples.train, seed=init_seed)
         check_readable(network, examples.train, spec=material.model)
-    with exits.stoppable(), Narration() as narration:
+    with stopped_by_term(exits.Stopped), Narration() as narration:
         verification = verify_certificate(
             path,
             folder,

@@ -75,8 +75,7 @@ def declared_percent(value: float) -> str:
     >>> declared_percent(0.05), declared_percent(0.0125)
     ('5%', '1.25%')
     """
-    shown = format((Decimal(repr(value)) * 100).normalize(), "f")
-    return f"{shown}%"
+    return f"{(Decimal(repr(value)) * 100).normalize():f}%"
 
 
 def percent_up(value: float, digits: int = 3) -> str:

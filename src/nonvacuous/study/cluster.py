@@ -9,21 +9,19 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.files import create_once, write_atomically
+from nonvacuous.progress import stopped_by_term
 from nonvacuous.study.folder import ERROR, RESULT
 from nonvacuous.study.worker import Outcome, Task, run_cell
 
@@ -190,20 +188,11 @@ def _being_stopped_is_no_failure() -> Iterator[None]:
     Ray raises SystemExit in whatever runs, which looks like a cell that calls sys.exit. Ours passes
     through the cell, the lock is let go, and then the process ends: the cell is computed elsewhere.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may install handlers
-        return
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise _Stopped
-
-    before = signal.signal(signal.SIGTERM, stop)
     try:
-        yield
+        with stopped_by_term(_Stopped):
+            yield
     except (_Stopped, KeyboardInterrupt):
         raise SystemExit(_TERMINATED) from None
-    finally:
-        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
 
 
 def deposit(folder: Path, files: Files) -> None:
