@@ -59,7 +59,7 @@ def forgetting(network: nn.Module, inputs: Tensor) -> Forgetting | None:
         tensors = {**dict(probe.named_parameters()), **dict(probe.named_buffers())}
         read = set[str]().union(*(watched(probe, tensors, batch).read for batch in batches))
         after = _noted(probe)
-        passing = {}
+        passing: dict[tuple[str, str], Any] = {}
         for (part, own), entries in after.items():
             earlier = before.get((part, own), [])
             if _same(earlier, entries):
@@ -71,7 +71,8 @@ def forgetting(network: nn.Module, inputs: Tensor) -> Forgetting | None:
                         "and bytes nothing tells): what the network was asked enters its later "
                         "answers, and no theorem here covers that. Compute it anew in each call."
                     )
-            passing[part, own] = _emptied(vars(probe.get_submodule(part))[own])
+            kind = type(vars(probe.get_submodule(part))[own])
+            passing[part, own] = kind() if kind in (list, dict, set, deque) else None
         if not passing:
             return None
         hook = Forgetting(passing)
@@ -103,7 +104,3 @@ def _same(one: list[tuple[str, Any]], other: list[tuple[str, Any]]) -> bool:
         first[0] == second[0] and first[1] is second[1]
         for first, second in zip(one, other, strict=True)
     )
-
-
-def _emptied(value: Any) -> Any:
-    return type(value)() if type(value) in (list, dict, set, deque) else None

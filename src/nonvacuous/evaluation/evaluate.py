@@ -28,7 +28,7 @@ from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name
 from nonvacuous.evaluation.tally import Tally, counted
 from nonvacuous.evaluation_records import Evaluation, EvaluationRecord
 from nonvacuous.files import write_atomically
-from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
+from nonvacuous.rules.attempts import Attempt, ledger_beside, record_attempt
 from nonvacuous.settings import in_words
 
 #: The columns of a test are kept in its folder up to so many rows.
@@ -103,7 +103,10 @@ def evaluate(
     _check_names(tally)
     _check_classes(tally)
     target = None if folder is None else Path(folder)
-    standing = None if target is None else _enter(target, tally)
+    standing = None
+    if target is not None:  # the test's line in the ledger, and where it stands
+        digests = {role: digest.hexdigest() for role, digest in tally.digests.items()}
+        standing = record_attempt(ledger_beside(target), attempt_of(tally, digests))
     artifacts = _save(kept, target) if target is not None and kept else {}
     budget, share = budget_of(chosen, failure)
     promise, record = conclude(tally, share)
@@ -261,12 +264,6 @@ def _save(kept: list[Batch], folder: Path) -> dict[str, str]:
     path = folder / EVIDENCE
     write_atomically(path, lambda stream: np.savez_compressed(stream, **columns))
     return {EVIDENCE: hashlib.sha256(path.read_bytes()).hexdigest()}
-
-
-def _enter(folder: Path, tally: Tally) -> Standing:
-    """The test's line in the ledger, and where it stands."""
-    digests = {role: digest.hexdigest() for role, digest in tally.digests.items()}
-    return record_attempt(ledger_beside(folder), attempt_of(tally, digests))
 
 
 def attempt_of(tally: Tally, digests: Mapping[str, str]) -> Attempt:

@@ -144,10 +144,13 @@ class Monitor(BaseModel):
         count now, and are counted as late. They must be the same: from the same ``source``, and
         with the same losses.
         """
+        # Where it lies, as the folder of the state sees it: both may move together.
+        here = self._state.parent if self._state else None
+        seen = "" if source is None else os.path.relpath(source, here)
         with self._locked():
             before = self.model_copy(deep=True)
             try:
-                self._follow(batches, self._seen_from_here(source))
+                self._follow(batches, seen)
             except BadInput:
                 vars(self).update(vars(before))  # what is refused leaves no trace
                 raise
@@ -195,12 +198,6 @@ class Monitor(BaseModel):
         runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
         self.open = [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]
         self.rows, self.digest, self.source = start, new.hexdigest(), source
-
-    def _seen_from_here(self, source: str | Path | None) -> str:
-        """Where a file lies, as the folder of the state sees it: both may move together."""
-        if source is None:
-            return ""
-        return os.path.relpath(source, self._state.parent if self._state else None)
 
     def _names(self, groups: Mapping[str, Any] | None, size: int) -> dict[str, np.ndarray]:
         """The group of each row by column, as a test names it; empty where it is missing."""

@@ -281,13 +281,9 @@ def _json_lines(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, An
         for number, line in enumerate(_decoded(stream, path), start=1):
             if not line.strip():
                 continue
-            record = _record(line, f"{path}, line {number}")
-            try:
-                rows.append([_inside(record, name) for name in columns.values()])
-            except KeyError as error:
-                names = sorted(record) if isinstance(record, dict) else []
-                _known(str(error.args[0]), names, f"{path}, line {number}")
-                raise BadInput(f"{path}, line {number}: nothing at {error.args[0]!r}.") from None
+            where = f"{path}, line {number}"
+            record = _record(line, where)
+            rows.append([_inside(record, name, where) for name in columns.values()])
             if len(rows) == BATCH:
                 yield _columns(rows, columns, path)
                 rows = []
@@ -345,32 +341,32 @@ def _column(values: list[Any], name: str, path: Path) -> np.ndarray:
     return np.array(values)
 
 
-def _inside(record: Any, name: str) -> Any:
+def _inside(record: Any, name: str, where: str) -> Any:
     if isinstance(record, dict) and name in record:
         return record[name]
+    inner = record
     for part in name.split("."):
-        if not isinstance(record, dict) or part not in record:
-            raise KeyError(name)
-        record = record[part]
-    return record
+        if not isinstance(inner, dict) or part not in inner:
+            raise _unknown(name, sorted(record) if isinstance(record, dict) else [], where)
+        inner = inner[part]
+    return inner
 
 
 def _wanted(columns: Mapping[str, str], names: list[str], where: object) -> list[str]:
     """The names of columns, each once; one that is not there, or there twice, is refused."""
     for name in columns.values():
-        _known(name, names, where)
+        if name not in names:
+            raise _unknown(name, names, where)
         if names.count(name) > 1:
             raise BadInput(f"{where} has {names.count(name)} columns {name!r}: rename all but one.")
     return list(dict.fromkeys(columns.values()))
 
 
-def _known(name: str, names: list[str], where: object) -> None:
-    if name in names:
-        return
+def _unknown(name: str, names: list[str], where: object) -> Unrecognized:
     close = difflib.get_close_matches(name, [str(n) for n in names], n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     listed = ", ".join(map(repr, names[:12])) or "none"
-    raise Unrecognized(f"{where} has no column {name!r}.{hint} Its columns are {listed}.")
+    return Unrecognized(f"{where} has no column {name!r}.{hint} Its columns are {listed}.")
 
 
 def _pyarrow(path: Path) -> Any:
