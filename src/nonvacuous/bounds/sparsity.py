@@ -135,7 +135,7 @@ def expected_shortfall(failure: float) -> float:
     >>> round(expected_shortfall(0.05), 4)
     2.0627
     """
-    p = _at_most_half("failure", failure)
+    p = _at_most_half(failure)
     z = -float(special.ndtri(p))
     return _raised(math.exp(-0.5 * z * z) / _ROOT_TWO_PI / p)
 
@@ -150,7 +150,7 @@ def self_normalized_quantile(failure: float) -> float:
     >>> [round(self_normalized_quantile(p), 2) for p in (0.05, 0.02, 0.01)]
     [2.06, 2.44, 2.7]
     """
-    p = _at_most_half("failure", failure)
+    p = _at_most_half(failure)
     # The quadrature is accurate to 1e-10 relative, so aiming a little below p rounds t up.
     target = p * (1.0 - 1e-7)
     return _raised(float(optimize.brentq(lambda t: _self_normalized_tail(t) - target, 1e-6, 40.0)))
@@ -227,10 +227,10 @@ def _log_choose(total: int, chosen: int) -> float:
     return float(log_choose(total, chosen)) + 1e-9
 
 
-def _at_most_half(name: str, value: Any) -> float:
-    p = checks.failure_probability(value, name)
+def _at_most_half(failure: Any) -> float:
+    p = checks.failure_probability(failure)
     if p > 0.5:
-        raise BadInput(f"{name} must be at most 1/2, got {name} = {value!r}.")
+        raise BadInput(f"failure must be at most 1/2, got failure = {failure!r}.")
     return p
 
 

@@ -227,13 +227,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A terminal that cannot show a sign gets a question mark, not a crash.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    code = 0
     try:
         if tokens == ["--version"]:
             sys.stdout.write(f"nonvacuous {__version__}\n")
-            code = 0
         elif tokens in ([], ["--help"], ["-h"]):
             sys.stdout.write(_help())
-            code = 0
         else:
             code = _run(tokens)
         sys.stdout.flush()
