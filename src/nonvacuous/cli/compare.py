@@ -14,6 +14,7 @@ from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import Json, Repeated, WholeNumber, failure_of
 from nonvacuous.cli.output import write_json, write_lines
 from nonvacuous.errors import Unrecognized
+from nonvacuous.evaluation.coding import one_each
 from nonvacuous.evaluation.tables import read_columns
 
 
@@ -182,7 +183,9 @@ def _paired(table: dict[str, Any], other: dict[str, Any], path: Path) -> Any:
         )
     rows = [where[value] for value in ids]
     if "labels" in other:
-        apart = table["labels"].astype(str) != other["labels"][rows].astype(str)
+        # True in one file is 1 in another.
+        first, second = (one_each(one["labels"], "labels").astype(str) for one in (table, other))
+        apart = first != second[rows]
         if apart.any():
             raise CommandError(
                 f"the labels of the first file are not those of {path}: {int(apart.sum())} of "

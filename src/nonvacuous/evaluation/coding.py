@@ -15,7 +15,7 @@ ROW = "row {} (counted from 0)"
 
 
 def plain(values: Any, name: str) -> Any:
-    """A column as a numpy array (or an arrow array of text): numbers as int64 or float64.
+    """A column as a numpy array (or an arrow array of text): numbers as int64, float64 or bool.
 
     Missing values, nested ones and mixtures of numbers and words are refused, with the row.
     """
@@ -26,7 +26,9 @@ def plain(values: Any, name: str) -> Any:
         raise BadInput(f"{name} is a single {type(values).__name__}; give one for each example.")
     if array.dtype == object:
         array = _from_objects(array, name)
-    if array.dtype.kind in "biu":
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind in "iu":
         if array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
             raise BadInput(f"{name} has whole numbers of 2^63 and more; give them as words.")
         return array.astype(np.int64)
@@ -46,16 +48,29 @@ def plain(values: Any, name: str) -> Any:
         empty = np.flatnonzero((array == "").any(axis=tuple(range(1, array.ndim))))
         if len(empty):
             raise _missing(name, int(empty[0]), len(empty), words=True)
+        _check_characters(array, name)
         return array
     raise BadInput(f"{name} holds {array.dtype} values; numbers and words are understood.")
 
 
 def one_each(values: Any, name: str) -> Any:
-    """A plain column with one value for each row."""
+    """A plain column with one value for each row: names, among which true is 1."""
     column = plain(values, name)
     if getattr(column, "ndim", 1) > 1:
         raise BadInput(f"{name} must have one value per row, got shape {column.shape}.")
+    if not is_text(column):
+        check_exact(column, name)
+        column = column.astype(np.int64) if column.dtype.kind == "b" else column
     return column
+
+
+def check_exact(column: np.ndarray, name: str) -> None:
+    """Refuse numbers that may be names, and of which several have become the same double."""
+    if column.dtype.kind == "f" and np.abs(column).max(initial=0.0) >= 2**53:
+        raise BadInput(
+            f"{name} has whole numbers of 2^53 and more as floats, of which several are the same: "
+            "give them as words, as they were first written."
+        )
 
 
 def to_numpy(values: Any) -> np.ndarray:
@@ -66,7 +81,8 @@ def to_numpy(values: Any) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         lost, values = np.ma.getmaskarray(values), np.array(values.data, dtype=object)
         values[lost] = None
-    if isinstance(values, list | tuple) and str in (kinds := set(map(type, values))):
+    kinds = set(map(type, values)) if isinstance(values, list | tuple) else set()
+    if any(issubclass(kind, str) for kind in kinds):
         # Among words numpy would make a word of anything, of a missing value too.
         return np.array(values, dtype=object if len(kinds) > 1 else str)
     try:
@@ -94,9 +110,9 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
         words = any(isinstance(v, str) for v in items)
         raise _missing(name, lost[0], len(lost), words=words)
     kinds = {type(item) for item in items}
-    if kinds <= {str}:
+    if all(issubclass(kind, str) for kind in kinds):
         return np.array(items, dtype=str)
-    if kinds <= {bool, int, float, np.bool_, np.int64, np.float64}:
+    if all(issubclass(kind, int | float | np.bool_ | np.integer | np.floating) for kind in kinds):
         return np.array(items)
     raise BadInput(
         f"{name} mixes values of the kinds {', '.join(sorted(kind.__name__ for kind in kinds))}; "
@@ -121,8 +137,20 @@ def _from_arrow(values: Any, name: str) -> Any:
     if words:
         return values.cast(pa.large_string())
     if pa.types.is_nested(values.type):
-        return plain(np.array(values.to_pylist()), name)
+        return plain(values.to_pylist(), name)
     return plain(values.to_numpy(zero_copy_only=False), name)
+
+
+def _check_characters(array: np.ndarray, name: str) -> None:
+    """Refuse halves of characters (surrogates without their others), which no file can hold."""
+    size = max(1, array.itemsize // 4 * (array.size // max(1, len(array))))
+    halves = np.flatnonzero(np.ascontiguousarray(array).ravel().view(np.uint32) >> 11 == 0x1B)
+    if len(halves):
+        raise BadRow(
+            f"{name} has half of a character (a lone surrogate) in",
+            int(halves[0]) // size,
+            ". Write it without, or name the value otherwise.",
+        )
 
 
 class BadRow(BadInput):
@@ -230,7 +258,7 @@ class ColumnDigest:
             self._feed_numbers(column, f"{column.shape[1:]}")
 
     def _feed_numbers(self, column: np.ndarray, shape: str) -> None:
-        if column.dtype.kind == "i":
+        if column.dtype.kind in "bi":
             if shape not in self._doubles:
                 before = self._hashes.get(f"real {shape}")
                 self._doubles[shape] = before[0].copy() if before else hashlib.sha256()
@@ -244,6 +272,11 @@ class ColumnDigest:
         pair = self._hashes.setdefault(kind, (hashlib.sha256(), hashlib.sha256()))
         pair[0].update(first)
         pair[1].update(second)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it are whole numbers, one for each row."""
+        return set(self._hashes) == {"whole ()"}
 
     def hexdigest(self) -> str:
         hashes = dict(self._hashes)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import BadRow, Coder, is_text, one_each, plain
+from nonvacuous.evaluation.coding import BadRow, Coder, check_exact, is_text, one_each, plain
 from nonvacuous.evaluation_records import Evaluation
 
 
@@ -92,36 +92,17 @@ def _is_number(name: str) -> bool:
 
 
 def _classes(column: Any, name: str, settings: Evaluation, classes: Coder) -> np.ndarray:
-    text = is_text(column)
-    if getattr(column, "ndim", 1) > 1:
-        what, looks = ("words", "ranked answers") if text else ("numbers", "scores of classes")
-        alone = f"{name}[:, 0]" if text else f"{name}.argmax(axis=1)"
-        raise BadInput(
-            f"{name} have {column.shape[1:]} {what} per row: they look like {looks}. Give the "
-            f"class alone, as in {alone}, or use metric 'top-k' or 'brier'."
-        )
-    if not text and column.dtype.kind == "f":
-        within = bool(((column >= 0) & (column <= 1)).all())
-        looks = "probabilities" if within else "measurements"
-        hint = f"({name} > 0.5).astype(int)" if within else "metric='absolute error'"
-        raise BadInput(
-            f"{name} hold fractions such as {float(column[column % 1 != 0][0])!r}: they look like "
-            f"{looks}, not classes. Give the class of each row, as in {hint}."
-        )
+    _check_column(column, name)
     declared = settings.classes
-    words = declared is not None and all(isinstance(value, str) for value in declared)
-    if words and not text and any(_is_number(str(value)) for value in declared or ()):
-        # Names that are numbers, as the command line gives them: no positions.
-        column, words = column.astype(str), False
-    if declared is not None and words and not text:
-        outside = np.flatnonzero((column < 0) | (column >= len(declared)))
-        if len(outside):
-            raise BadRow(
-                f"{name}: position {int(column[outside[0]])} in",
-                int(outside[0]),
-                f" is outside the {len(declared)} declared classes.",
-            )
-        return np.asarray(column)
+    if not is_text(column):
+        if declared is not None and all(isinstance(value, str) for value in declared):
+            codes = _codes_of_words(column, name, declared)
+            if codes is not None:
+                return codes
+            # Names that are numbers, as the command line gives them: no positions.
+            column = column.astype(np.int64).astype(str)
+        elif column.dtype.kind == "b":
+            column = column.astype(np.int64)
     codes = classes(column)
     if declared is not None and len(classes.values) > len(declared):
         odd = classes.values[len(declared)]
@@ -129,6 +110,57 @@ def _classes(column: Any, name: str, settings: Evaluation, classes: Coder) -> np
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise BadInput(f"{name}: {odd!r} is not one of the declared classes.{hint}")
     return codes
+
+
+def _check_column(column: Any, name: str) -> None:
+    """Refuse what are no classes, one for each row."""
+    text = is_text(column)
+    if getattr(column, "ndim", 1) > 1:
+        what, looks = ("words", "ranked answers") if text else ("numbers", "scores of classes")
+        alone = f"{name}[:, 0]" if text else f"{name}.argmax(axis=1)"
+        if column.shape[1:] == (1,):
+            looks, alone = "one column in a table", f"{name}[:, 0]"
+            if not text and column.dtype.kind == "f":
+                alone = f"({name}[:, 0] > 0.5).astype(int), with 0 instead of 0.5 for logits"
+        raise BadInput(
+            f"{name} have {column.shape[1:]} {what} per row: they look like {looks}. Give the "
+            f"class alone, as in {alone}, or use metric 'top-k' or 'brier'."
+        )
+    if text or column.dtype.kind != "f":
+        return
+    check_exact(column, name)
+    looks = "measurements, not classes. For measurements use metric 'absolute error' and the range "
+    looks += "of the error (--metric 'absolute error' --range LOW HIGH)"
+    if ((column >= 0) & (column <= 1)).all():
+        looks = "probabilities, not classes. Give the class of each row, as in "
+        looks += f"({name} > 0.5).astype(int)"
+    odd = float(column[column % 1 != 0][0])
+    raise BadInput(f"{name} hold fractions such as {odd!r}: they look like {looks}.")
+
+
+def _codes_of_words(column: np.ndarray, name: str, declared: tuple[Any, ...]) -> np.ndarray | None:
+    """Which declared words are meant by numbers, or by true and false; None if words are numbers.
+
+    Numbers are positions; true and false are names, whatever their positions.
+    """
+    truths = [[at for at, v in enumerate(declared) if v.lower() == w] for w in ("false", "true")]
+    if column.dtype.kind == "b" and all(len(found) == 1 for found in truths):
+        return np.where(column, truths[1][0], truths[0][0])
+    if any(map(_is_number, declared)):
+        return None
+    if column.dtype.kind == "b":
+        raise BadInput(
+            f"{name} are true or false, which are not among the declared classes: give their "
+            f"names, as in np.where({name}, {declared[-1]!r}, {declared[0]!r})."
+        )
+    outside = np.flatnonzero((column < 0) | (column >= len(declared)))
+    if len(outside):
+        raise BadRow(
+            f"{name}: position {int(column[outside[0]])} in",
+            int(outside[0]),
+            f" is outside the {len(declared)} declared classes.",
+        )
+    return column
 
 
 def _outside_top(
@@ -141,6 +173,7 @@ def _outside_top(
         )
     top = settings.top
     if predictions.dtype.kind in "iU":  # ranked answers
+        _check_ranked(predictions)
         ranked = [_classes(c, "predictions", settings, classes) for c in predictions[:, :top].T]
         return np.asarray(~np.any([answer == truth for answer in ranked], axis=0), dtype=np.float64)
     if settings.classes is None or predictions.shape[1] != len(settings.classes):
@@ -153,11 +186,29 @@ def _outside_top(
     return np.asarray((predictions >= own).sum(axis=1) > top, dtype=np.float64)
 
 
+def _check_ranked(answers: np.ndarray) -> None:
+    """Refuse votes and yes-or-no scores, which would be read as the answers that they name."""
+    ordered = np.sort(answers, axis=1)
+    twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    votes = answers.shape[1] == 2 and set(ordered.ravel().tolist()) <= {0, 1}
+    if answers.dtype.kind == "i" and (votes or twice.any()):
+        raise BadRow(
+            "whole numbers are read as ranked answers, and these may be votes or scores, as in",
+            int(twice.argmax()),
+            ": give scores as floats (.astype(float)), or each answer once.",
+        )
+
+
 def _brier(probabilities: np.ndarray, labels: Any, settings: Evaluation) -> np.ndarray:
     """Half the squared distance to the true class, which lies in [0, 1]."""
     if probabilities.ndim == 1:
+        if ((probabilities < 0) | (probabilities > 1)).any():
+            raise BadInput(
+                "predictions hold numbers outside [0, 1]: these are classes or scores, not "
+                "probabilities, of which metric 'brier' needs one for each class."
+            )
         probabilities = np.stack([1.0 - probabilities, probabilities], axis=1)
-    if settings.classes is None and (is_text(labels) or labels.dtype.kind != "i"):
+    if settings.classes is None and (is_text(labels) or labels.dtype.kind == "f"):
         raise BadInput("metric 'brier' needs classes in the order of the probabilities.")
     names = settings.classes or tuple(range(probabilities.shape[1]))
     if len(names) != probabilities.shape[1]:

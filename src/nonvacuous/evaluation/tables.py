@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import difflib
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,11 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nonvacuous.errors import BadInput, Unrecognized
+from nonvacuous.evaluation import readers
 from nonvacuous.evaluation.coding import ROW, BadRow, as_array, one_each, plain, to_numpy
+from nonvacuous.evaluation.readers import BATCH, SEPARATORS, names_in
 
-#: Rows read at a time: what is in memory does not grow with the file.
-BATCH = 1 << 19
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _JSON_LINES = (".jsonl", ".ndjson")
 _T = TypeVar("_T")
 
@@ -63,7 +60,7 @@ def batches_of(
     if isinstance(source, str | Path):
         batches = _from_file(Path(source), wanted)
     else:
-        _wanted(wanted, _columns_of(source), _named(source))
+        names_in(wanted, _columns_of(source), _named(source))
         batches = in_batches({role: source[name] for role, name in wanted.items()})
     some, stop = not where, 0
     for batch in batches:
@@ -71,7 +68,7 @@ def batches_of(
         rows = np.arange(start, stop)
         for name, value in conditions.items():
             kept = as_array(batch.pop(f"where {name}")).astype(str) == value
-            batch = {role: _chosen(column, kept) for role, column in batch.items()}
+            batch = Batch({role: _chosen(column, kept) for role, column in batch.items()})
             rows = rows[kept]
         if len(rows):
             some = True
@@ -84,13 +81,13 @@ def row_name(source: Any, rows: np.ndarray | range, row: int) -> str:
     """Where a row of a batch stands: in a file of text the line that an editor shows."""
     path = Path(source) if isinstance(source, str | Path) else Path()
     number, kind = int(rows[row]), path.suffix.lower()
-    if kind not in _SEPARATORS and kind not in _JSON_LINES:
+    if kind not in SEPARATORS and kind not in _JSON_LINES:
         return ROW.format(number)
     with open(path, encoding="utf-8-sig", newline="") as stream:
         if kind in _JSON_LINES:
             lines = (at for at, line in enumerate(stream, start=1) if line.strip())
         else:
-            reader = csv.reader(stream, delimiter=_SEPARATORS[kind])
+            reader = csv.reader(stream, delimiter=SEPARATORS[kind])
             lines = (reader.line_num for cells in reader if cells)
             next(lines)  # the header
         return f"line {next(islice(lines, number, None))} of {path}"
@@ -206,7 +203,7 @@ def read_columns(
     return {role: np.concatenate([part[role] for part in read]) for role in columns}
 
 
-def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
     kind = path.suffix.lower()
     if kind not in READERS:
         raise Unrecognized(
@@ -216,174 +213,14 @@ def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any
         raise Unrecognized(f"there is no file {path}; check the path.")
     if path.stat().st_size == 0:
         raise BadInput(f"{path} is empty: it holds no examples.")
-    yield from READERS[kind](path, columns)
-
-
-def _csv(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    pa = _pyarrow(path)
-    import pyarrow.csv as arrow_csv
-
-    separator = _SEPARATORS[path.suffix.lower()]
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as stream:
-            rows = csv.reader(stream, delimiter=separator)
-            header = next((cells for cells in rows if cells), [])
-        # Written with spaces after the commas, names are meant without.
-        wanted = _wanted(columns, [_bare(name) for name in header], path)
-        written = {_bare(name): name for name in header}
-        with arrow_csv.open_csv(
-            path,
-            parse_options=arrow_csv.ParseOptions(delimiter=separator),
-            convert_options=arrow_csv.ConvertOptions(
-                include_columns=[written[name] for name in wanted], strings_can_be_null=False
-            ),
-            read_options=arrow_csv.ReadOptions(block_size=1 << 24),
-        ) as reader:
-            for batch in reader:
-                yield {role: batch.column(written[name]) for role, name in columns.items()}
-    except (pa.ArrowInvalid, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path} cannot be read as CSV: {str(error).splitlines()[0]}") from error
-
-
-def _bare(name: str) -> str:
-    return name.strip().strip('"')
-
-
-def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    pa = _pyarrow(path)
-    import pyarrow.parquet as parquet
-
-    try:
-        with parquet.ParquetFile(path) as file:
-            wanted = _wanted(columns, file.schema_arrow.names, path)
-            for batch in file.iter_batches(batch_size=BATCH, columns=wanted):
-                yield {role: batch.column(name) for role, name in columns.items()}
-    except pa.ArrowInvalid as error:
-        raise BadInput(f"{path} is not parquet: {str(error).splitlines()[0]}") from error
-
-
-def _npz(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            _wanted(columns, archive.files, path)
-            arrays = {role: archive[name] for role, name in columns.items()}
-    except Unrecognized:
-        raise
-    except (ValueError, OSError, EOFError) as error:
-        raise BadInput(f"{path} cannot be read as npz without objects: {error}") from error
-    yield from in_batches(arrays)
-
-
-def _json_lines(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """One object per line; a name with dots reaches into nested objects."""
-    rows: list[list[Any]] = []
-    with open(path, encoding="utf-8-sig") as stream:
-        for number, line in enumerate(_decoded(stream, path), start=1):
-            if not line.strip():
-                continue
-            where = f"{path}, line {number}"
-            record = _record(line, where)
-            rows.append([_inside(record, name, where) for name in columns.values()])
-            if len(rows) == BATCH:
-                yield _columns(rows, columns, path)
-                rows = []
-    if rows:
-        yield _columns(rows, columns, path)
-
-
-def _decoded(lines: Iterable[str], path: Path) -> Iterator[str]:
-    try:
-        yield from lines
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is not UTF-8 text ({error.reason}): save it as UTF-8.") from error
-
-
-def _record(line: str, where: str) -> Any:
-    try:
-        return json.loads(line, object_pairs_hook=_once)
-    except RecursionError as error:
-        raise BadInput(f"{where} is nested too deeply to be read.") from error
-    except ValueError as error:
-        raise BadInput(f"{where} is not JSON: {error}.") from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, whose names must differ: which one was meant cannot be known."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in record if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} occurs twice in one object")
-    return record
-
-
-def _columns(rows: list[list[Any]], columns: Mapping[str, str], path: Path) -> dict[str, Any]:
-    values = zip(*rows, strict=True)
-    return {
-        role: _column(list(own), name, path)
-        for (role, name), own in zip(columns.items(), values, strict=True)
-    }
-
-
-def _column(values: list[Any], name: str, path: Path) -> np.ndarray:
-    """Values as they are: an array of one type would make words of what is none, as of NaN."""
-    array = np.array(values, dtype=object)
-    if array.ndim == 1:
-        if any(isinstance(value, list | dict) for value in values):
-            raise BadInput(
-                f"{path}: the lists of {name!r} have different lengths, or are records; give one "
-                "value for each row, or lists of one length."
-            )
-        return array
-    kinds = {type(value) for value in array.ravel()}
-    if len(kinds) > 1 and str in kinds:
-        raise BadInput(f"{path}: the lists of {name!r} mix words with other values.")
-    return np.array(values)
-
-
-def _inside(record: Any, name: str, where: str) -> Any:
-    if isinstance(record, dict) and name in record:
-        return record[name]
-    inner = record
-    for part in name.split("."):
-        if not isinstance(inner, dict) or part not in inner:
-            raise _unknown(name, sorted(record) if isinstance(record, dict) else [], where)
-        inner = inner[part]
-    return inner
-
-
-def _wanted(columns: Mapping[str, str], names: list[str], where: object) -> list[str]:
-    """The names of columns, each once; one that is not there, or there twice, is refused."""
-    for name in columns.values():
-        if name not in names:
-            raise _unknown(name, names, where)
-        if names.count(name) > 1:
-            raise BadInput(f"{where} has {names.count(name)} columns {name!r}: rename all but one.")
-    return list(dict.fromkeys(columns.values()))
-
-
-def _unknown(name: str, names: list[str], where: object) -> Unrecognized:
-    close = difflib.get_close_matches(name, [str(n) for n in names], n=1, cutoff=0.5)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    listed = ", ".join(map(repr, names[:12])) or "none"
-    return Unrecognized(f"{where} has no column {name!r}.{hint} Its columns are {listed}.")
-
-
-def _pyarrow(path: Path) -> Any:
-    try:
-        import pyarrow
-        import pyarrow.compute
-    except ImportError as error:
-        raise BadInput(
-            f"{path} is read with pyarrow, which is not installed: pip install 'nonvacuous[data]'."
-        ) from error
-    return pyarrow
+    for part in READERS[kind](path, columns):
+        yield from in_batches(part)
 
 
 #: Files of columns by the end of their names. To add a kind, enter it here.
 READERS: dict[str, Callable[[Path, Mapping[str, str]], Iterator[dict[str, Any]]]] = {
-    **dict.fromkeys(_SEPARATORS, _csv),
-    ".parquet": _parquet,
-    ".npz": _npz,
-    **dict.fromkeys(_JSON_LINES, _json_lines),
+    **dict.fromkeys(SEPARATORS, readers.delimited),
+    ".parquet": readers.parquet,
+    ".npz": readers.npz,
+    **dict.fromkeys(_JSON_LINES, readers.json_lines),
 }
