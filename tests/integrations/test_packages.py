@@ -46,7 +46,7 @@ def test_a_lightning_module() -> None:
             super().__init__()
             self.layer = torch.nn.Linear(2, 2)
 
-        def test_step(self, batch, index):
+        def test_step(self, batch, index, dataloader_idx=0):
             inputs, labels = batch
             return {"predictions": (inputs[:, 0] > 0).long(), "labels": labels}
 
@@ -66,6 +66,8 @@ def test_a_lightning_module() -> None:
     assert metrics["risk_upper"] == pytest.approx(test.report.risk_upper)
     with pytest.raises(BadInput, match="test_step must return"):
         test.on_test_batch_end(trainer, None, None, None, 0)
+    with pytest.raises(BadInput, match="test with one DataLoader"):
+        trainer.test(Sign(), [loader, loader], verbose=False)
 
 
 @pytest.mark.slow
@@ -101,6 +103,9 @@ def test_a_hugging_face_trainer(tmp_path) -> None:
     assert metrics["eval_risk_upper"] == test.report.risk_upper
     assert nv.Certificate.load(tmp_path / "certificate.json") == test.report
     assert test.report.empirical.trials == 64
+    logits = transformers.EvalPrediction(np.ones((64, 1)), np.zeros(64, dtype=int))
+    with pytest.raises(BadInput, match="one score for each input"):
+        test(logits)
 
 
 @pytest.mark.slow

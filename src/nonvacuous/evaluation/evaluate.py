@@ -23,7 +23,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.audit import audit
 from nonvacuous.evaluation.coding import as_array, plain
 from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude
-from nonvacuous.evaluation.predicting import predicted
+from nonvacuous.evaluation.predicting import predicted, with_scores
 from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name
 from nonvacuous.evaluation.tally import Tally, counted
 from nonvacuous.evaluation_records import Evaluation, EvaluationRecord
@@ -83,7 +83,9 @@ def evaluate(
         if predictions is not None or losses is not None or data is None:
             raise BadInput("a predictor is tested on data=(inputs, labels); give no predictions.")
         scores = not (chosen.entry.answers or chosen.entry.one_column)
-        batches = _beside(predicted(predictor, data, scores=scores, notes=notes), given)
+        predictor, chosen = with_scores(predictor, chosen)
+        answered = predicted(predictor, data, scores=scores, beside=given, notes=notes)
+        batches = _beside(answered, given)
     elif data is not None:
         names = {role: str(column) for role, column in given.items()}
         batches = batches_of(data, names, chosen.where)
@@ -236,7 +238,9 @@ def _beside(batches: Iterator[dict[str, Any]], given: Mapping[str, Any]) -> Iter
     start = 0
     for batch in batches:
         stop = start + len(batch["labels"])
-        columns = batch | {role: column[start:stop] for role, column in given.items()}
+        # Of a pandas column with fractions as its index, [] would choose by these.
+        parts = {r: getattr(column, "iloc", column)[start:stop] for r, column in given.items()}
+        columns = batch | parts
         yield Batch(columns, partial(row_name, None, range(start, stop)))
         start = stop
     for role, column in given.items():
@@ -298,6 +302,11 @@ def _check_classes(tally: Tally) -> None:
             f"{settings.words} is a mean over all classes, those included that no row of the test "
             f"has: declare them as classes (--classes). In the test there are "
             f"{', '.join(seen[:10])}{' ...' if len(seen) > 10 else ''}."
+        )
+    if settings.metric == "brier" and tally.digests["predictions"].whole:
+        raise BadInput(
+            "predictions are 0 and 1 alone: these are classes, not probabilities. Give the "
+            "probability of class 1, or of each class in its own column, as predict_proba does."
         )
 
 

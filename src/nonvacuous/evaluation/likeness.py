@@ -112,7 +112,8 @@ class Likeness:
         if isinstance(inputs, list | tuple) and not isinstance(inputs[0], str):
             return False
         array = to_numpy(inputs)
-        if array.dtype.kind == "U" or (array.dtype == object and isinstance(array.flat[0], str)):
+        single = array.ndim > 0 and array.size == len(array)
+        if array.dtype.kind in "OU" and single and all(isinstance(v, str) for v in array.flat):
             self._add_texts(array.ravel().tolist())
         elif array.dtype.kind in "biuf" and array.ndim >= 1:
             self._add_numbers(array.reshape(len(array), -1).astype(np.float64))

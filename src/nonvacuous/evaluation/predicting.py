@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from nonvacuous.errors import BadInput, WrongMode
 from nonvacuous.evaluation.audit import SAME_ANSWERS
-from nonvacuous.evaluation.coding import to_numpy
+from nonvacuous.evaluation.coding import one_each, to_numpy
 from nonvacuous.evaluation.likeness import Likeness
 from nonvacuous.evaluation.tables import check_rows
+from nonvacuous.evaluation_records import Evaluation
 
 #: Inputs given as one array are answered so many at a time.
 AT_ONCE = 1024
@@ -37,8 +38,15 @@ def answers_of(predictor: Any) -> Answers:
         device = next((p.device for p in predictor.parameters()), torch.device("cpu"))
 
         def from_module(inputs: Any) -> Any:
+            try:
+                tensor = torch.as_tensor(inputs).to(device)
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise BadInput(
+                    f"a module is called with one tensor, and its inputs are no tensor ({error}): "
+                    "give a function that calls it, as in lambda inputs: module(**inputs)."
+                ) from error
             with torch.no_grad():
-                return predictor(torch.as_tensor(inputs).to(device))
+                return predictor(tensor)
 
         return from_module
     if hasattr(predictor, "predict"):
@@ -51,19 +59,54 @@ def answers_of(predictor: Any) -> Answers:
     )
 
 
+def with_scores(predictor: Any, settings: Evaluation) -> tuple[Any, Evaluation]:
+    """An estimator as its probabilities, and the classes of these, where the metric reads them."""
+    own = getattr(predictor, "classes_", None)
+    if settings.metric not in ("brier", "top-k") or own is None:
+        return predictor, settings
+    if not hasattr(predictor, "predict_proba"):
+        raise BadInput(
+            f"metric {settings.metric!r} reads probabilities, and a {type(predictor).__name__} "
+            "has no predict_proba: use one that has, or a metric of classes, such as 'error'."
+        )
+    names = tuple(one_each(own, "classes_").tolist())
+    if list(map(str, settings.classes or names)) != list(map(str, names)):
+        raise BadInput(
+            f"the declared classes are not those of the {type(predictor).__name__} in its order, "
+            f"{', '.join(map(str, names[:10]))}: leave classes out."
+        )
+    return predictor.predict_proba, settings.model_copy(update={"classes": names})
+
+
+def classes_of(scores: np.ndarray) -> np.ndarray:
+    """The class of the largest score of each row; classes as they are."""
+    if scores.ndim > 1 and scores.shape[-1] == 1:
+        raise BadInput(
+            "the predictor gave one score for each input, not a class nor one score for each "
+            "class: turn it into answers yourself, with 0 for a logit and 0.5 for a "
+            "probability, as in lambda inputs: (network(inputs)[:, 0] > 0).long()"
+        )
+    return scores if scores.ndim == 1 else np.asarray(scores.argmax(axis=1))
+
+
 def predicted(
-    predictor: Any, data: Any, *, scores: bool, notes: dict[str, Any]
+    predictor: Any,
+    data: Any,
+    *,
+    scores: bool,
+    beside: Mapping[str, Any],
+    notes: dict[str, Any],
 ) -> Iterator[dict[str, Any]]:
     """Batches of predictions and labels. ``scores`` keeps the scores of classes as they are.
 
     ``data`` is a pair (inputs, labels) or an iterable of such pairs (a DataLoader, a generator),
-    which is read once and never kept. What was tried again, and which inputs resemble others, is
-    written into ``notes``.
+    which is read once and never kept; columns ``beside`` them name their rows alike. What was tried
+    again, and which inputs resemble others, is written into ``notes``.
     """
     answer = answers_of(predictor)
     at_once = getattr(predictor, "at_once", AT_ONCE)
     likeness: Likeness | None = Likeness()
-    for inputs, labels in _pairs(data, at_once):
+    for inputs, labels in _pairs(data, at_once, beside):
         given = answer(inputs)
         raw = to_numpy(given)
         if raw.ndim == 0:
@@ -76,23 +119,15 @@ def predicted(
                 f"the predictor gave {len(raw)} answers for {len(labels)} labels; one for each "
                 "input is needed."
             )
-        if not scores and raw.ndim == 2 and raw.shape[1] == 1:
-            raise BadInput(
-                "the predictor gave one score for each input, not a class nor one score for each "
-                "class: turn it into answers yourself, with 0 for a logit and 0.5 for a "
-                "probability, as in lambda inputs: (network(inputs)[:, 0] > 0).long()"
-            )
+        predictions = raw if scores else classes_of(raw)
         if likeness is not None:
             likeness = notes["likeness"] = likeness if likeness.add(inputs) else None
-        if "invariant" not in notes and len(raw) > 1:
+        if "invariant" not in notes and len(raw) > 1 and not _is_ambiguous(inputs, len(raw)):
             notes["invariant"] = _tried_again(answer, inputs, raw)
-        yield {
-            "predictions": raw if scores or raw.ndim == 1 else raw.argmax(axis=1),
-            "labels": labels,
-        }
+        yield {"predictions": predictions, "labels": labels}
 
 
-def _pairs(data: Any, at_once: int) -> Iterator[tuple[Any, Any]]:
+def _pairs(data: Any, at_once: int, beside: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
     if isinstance(data, tuple) and len(data) == 2 and hasattr(data[1], "__len__"):
         inputs, labels = data
         if len(inputs) != len(labels):
@@ -102,7 +137,7 @@ def _pairs(data: Any, at_once: int) -> Iterator[tuple[Any, Any]]:
                 "data look like two batches in a tuple, which are read as (inputs, labels): give "
                 "the batches in a list."
             )
-        check_rows({"inputs": inputs, "labels": labels})
+        check_rows({"inputs": inputs, "labels": labels, **beside})
         # Of a pandas column with fractions as its index, [] would choose by these.
         parts: list[Any] = [getattr(part, "iloc", part) for part in data]
         for start in range(0, len(labels), at_once):
@@ -125,10 +160,9 @@ def _pairs(data: Any, at_once: int) -> Iterator[tuple[Any, Any]]:
 def _tried_again(answer: Answers, inputs: Any, raw: np.ndarray) -> str:
     """Answers must not change with the company: asked in reverse order and in smaller batches."""
     count = min(TRIED_AGAIN, len(raw))
-    some = inputs[:count]
-    back = some[::-1] if not hasattr(some, "flip") else some.flip(0)
-    half = max(1, count // 2)
-    again = np.concatenate([to_numpy(answer(back[:half])), to_numpy(answer(back[half:]))])[::-1]
+    half = count // 2
+    parts = (_backward(inputs, start, stop, len(raw)) for start, stop in ((half, count), (0, half)))
+    again = np.concatenate([to_numpy(answer(part)) for part in parts])[::-1]
     if raw.dtype.kind == "f":
         same = np.allclose(again, raw[:count], rtol=1e-3, atol=1e-4)
         if raw.ndim == 2:
@@ -141,6 +175,25 @@ def _tried_again(answer: Answers, inputs: Any, raw: np.ndarray) -> str:
             "on the batch, on chance or on what it answered before. Test one fixed function."
         )
     return SAME_ANSWERS.format(count)
+
+
+def _backward(inputs: Any, start: int, stop: int, rows: int) -> Any:
+    """Some rows of a batch from the last to the first: of each array, where it has several."""
+    if isinstance(inputs, Mapping):
+        parts = {name: _backward(part, start, stop, rows) for name, part in inputs.items()}
+        return type(inputs)(parts)  # type: ignore[call-arg]
+    if isinstance(inputs, list | tuple) and len(inputs) != rows:
+        made = getattr(inputs, "_make", type(inputs))
+        return made([_backward(part, start, stop, rows) for part in inputs])
+    some = getattr(inputs, "iloc", inputs)[start:stop]
+    return some.flip(0) if hasattr(some, "flip") else some[::-1]
+
+
+def _is_ambiguous(inputs: Any, rows: int) -> bool:
+    """Whether a list may be one of rows or one of columns, being as long as each of its parts."""
+    if not isinstance(inputs, list | tuple) or len(inputs) != rows:
+        return False
+    return all(hasattr(part, "shape") and len(part) == rows for part in inputs)
 
 
 class OnRay:

@@ -47,6 +47,11 @@ class CertifiedTest(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
+        if dataloader_idx > 0:
+            raise BadInput(
+                "test with one DataLoader: the examples of several may be the same ones, and their "
+                "mean is no promise about any of them. Call trainer.test for each by itself."
+            )
         if not isinstance(outputs, dict) or not {"predictions", "labels"} <= outputs.keys():
             raise BadInput('test_step must return {"predictions": ..., "labels": ...}.')
         self._batches.append(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nonvacuous.evaluation.evaluate import evaluate
+from nonvacuous.evaluation.predicting import answers_of, with_scores
 from nonvacuous.evaluation_records import Evaluation
 
 
@@ -22,12 +23,13 @@ def certified_scorer(
     """
 
     def score(estimator: Any, inputs: Any, labels: Any) -> float:
+        predictor, chosen = with_scores(estimator, settings or Evaluation())
         report = evaluate(
-            predictions=estimator.predict(inputs),
+            predictions=answers_of(predictor)(inputs),
             labels=labels,
             confidence=confidence,
             unseen=True,
-            settings=settings,
+            settings=chosen,
         )
         return 1.0 - report.risk_upper
 

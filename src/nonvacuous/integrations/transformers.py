@@ -9,6 +9,7 @@ from transformers import TrainerCallback
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.evaluation.evaluate import evaluate
+from nonvacuous.evaluation.predicting import classes_of
 from nonvacuous.evaluation_records import Evaluation
 
 
@@ -31,7 +32,7 @@ class CertifiedTest(TrainerCallback):  # type: ignore[misc]
         scores = scores[0] if isinstance(scores, tuple) else scores
         answers = (self._call["settings"] or Evaluation()).entry.answers
         self.report = evaluate(
-            predictions=scores.argmax(axis=-1) if answers else _one_column(scores),
+            predictions=classes_of(scores) if answers else _one_column(scores),
             labels=prediction.label_ids,
             **self._call,
         )

@@ -1,0 +1,111 @@
+"""Predictors and inputs as people have them: estimators, frames, batches of several arrays."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nonvacuous as nv
+from nonvacuous.errors import BadInput
+
+X = np.random.default_rng(0).normal(size=(400, 2))
+NOISY = X[:, 0] + 0.5 * np.random.default_rng(1).normal(size=400)
+BRIER = {"metric": "brier"}
+
+
+@pytest.mark.parametrize("labels", [(NOISY > 0) * 1, NOISY > 0, np.where(NOISY > 0, "b", "a")])
+def test_probabilities_of_an_estimator_are_read_where_the_metric_wants_them(labels: Any) -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import LinearSVC
+
+    model = LogisticRegression().fit(X[:200], labels[:200])
+    test = X[200:], labels[200:]
+    report = nv.evaluate(model, test, settings=nv.Evaluation(metric="brier"), unseen=True)
+    chances = model.predict_proba(test[0])[:, 1]
+    truth = test[1] == model.classes_[1]
+    assert report.empirical.mean == pytest.approx(np.mean((chances - truth) ** 2))
+    score = nv.sklearn.certified_scorer(settings=nv.Evaluation(metric="brier"))(model, *test)
+    assert score == 1.0 - report.risk_upper
+    top = nv.evaluate(model, test, settings={"metric": "top-k", "top": 1}, unseen=True)
+    assert top.empirical.errors == int((model.predict(test[0]) != test[1]).sum())
+    with pytest.raises(BadInput, match="classes are not those of the LogisticRegression"):
+        nv.evaluate(model, test, settings=BRIER | {"classes": ("b", "a")})
+    with pytest.raises(BadInput, match="a LinearSVC has no predict_proba"):
+        nv.evaluate(LinearSVC().fit(X[:200], labels[:200]), test, settings=BRIER)
+
+
+def test_classes_are_no_probabilities() -> None:
+    labels = (X[:, 0] > 0) * 1
+    for answers in (labels, labels.astype(float), labels > 0):
+        with pytest.raises(BadInput, match="these are classes, not probabilities"):
+            nv.evaluate(predictions=answers, labels=labels, settings=BRIER)
+    with pytest.raises(BadInput, match=r"outside \[0, 1\]: these are classes or scores"):
+        nv.evaluate(predictions=[0, 1, 2], labels=[0, 1, 2], settings=BRIER)
+    chances = np.r_[0.5, labels[1:]]
+    batches = [(X[:1], labels[:1]), (X[1:], labels[1:])]
+    given = iter([chances[:1], chances[1:]])
+    report = nv.evaluate(lambda _: next(given, chances[:1]), iter(batches[:1]), settings=BRIER)
+    assert report.empirical.mean == 0.25
+    assert nv.evaluate(predictions=chances, labels=labels, settings=BRIER).empirical.mean < 0.01
+
+
+def test_columns_beside_a_predictor_name_their_rows_alike() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": X[:, 0]}, index=np.arange(400) + 0.5)
+    site = pandas.Series(np.where(X[:, 0] > 0, "a", "b"), index=frame.index)
+    data = frame, (X[:, 0] > 0) * 1
+
+    def answer(inputs: Any) -> Any:
+        return (inputs["x"] > 0) * 1
+
+    mixed = site.sample(frac=1, random_state=0)
+    for beside in ({"groups": {"site": mixed}}, {"clusters": mixed}, {"ids": mixed}):
+        with pytest.raises(BadInput, match=r"inputs and .* name their rows differently"):
+            nv.evaluate(answer, data, **beside)
+    report = nv.evaluate(answer, data, groups={"site": site}, unseen=True)
+    assert report.groups["site"]["a"].examples == int((X[:, 0] > 0).sum())
+
+
+Pair = namedtuple("Pair", ["a", "b"])
+
+
+@pytest.mark.parametrize("size", [2, 50])
+@pytest.mark.parametrize("made", [dict, tuple, list, Pair])
+def test_batches_of_several_arrays(size: int, made: Any) -> None:
+    def answer(inputs: Any) -> Any:
+        first, second = inputs.values() if isinstance(inputs, dict) else inputs
+        return (first + second > 0) * 1
+
+    parts = {"a": X[:, 0], "b": X[:, 1]}
+    labels = (X.sum(axis=1) > 0) * 1
+    batches = []
+    for start in range(0, 400, size):
+        own = {name: part[start : start + size] for name, part in parts.items()}
+        inputs = own if made is dict else Pair(**own) if made is Pair else made(own.values())
+        batches.append((inputs, labels[start : start + size]))
+    report = nv.evaluate(answer, batches, unseen=True)
+    assert (report.empirical.errors, report.empirical.trials) == (0, 400)
+    tried = any("same answers" in assumption.detail for assumption in report.assumptions)
+    assert tried or (size == 2 and made is not dict)
+
+
+def test_a_module_is_called_with_one_tensor() -> None:
+    torch = pytest.importorskip("torch")
+    batch = {"a": torch.zeros(4, 2)}, torch.zeros(4, dtype=torch.long)
+    with pytest.raises(BadInput, match=r"lambda inputs: module\(\*\*inputs\)"):
+        nv.evaluate(torch.nn.Linear(2, 2).eval(), [batch])
+
+
+def test_frames_of_words_and_numbers_are_inputs() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"word": ["x", "y"] * 200, "number": X[:, 0]})
+    report = nv.evaluate(
+        lambda rows: (rows["number"] > 0) * 1, (frame, (X[:, 0] > 0) * 1), unseen=True
+    )
+    assert report.status == "valid" and report.empirical.errors == 0
+    words = pandas.DataFrame({"word": ["w" * 50] * 400, "other": np.arange(400).astype(str)})
+    report = nv.evaluate(lambda rows: np.zeros(len(rows), int), (words, [0] * 400), unseen=True)
+    assert report.status == "valid"
