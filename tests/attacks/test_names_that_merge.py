@@ -42,6 +42,8 @@ def test_true_and_false_are_names_and_no_positions(tmp_path: Path) -> None:
         rows = [f"{a},{b}".lower() for a, b in zip(answers, labels, strict=True)]
         again = from_file(tmp_path / "a.csv", ["prediction,label", *rows], settings=settings)
         assert again.risk_upper == expected
+    with pytest.raises(BadInput, match="of which 1 would be another one than true"):
+        nv.evaluate(predictions=answers, labels=1 - labels, settings={"classes": WORDS})
     for names in (("yes", "no"), ("a", "true")):
         with pytest.raises(BadInput, match="true or false, which are not among the declared"):
             nv.evaluate(predictions=answers, labels=labels, settings={"classes": names})

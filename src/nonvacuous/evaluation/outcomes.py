@@ -146,6 +146,11 @@ def _codes_of_words(column: np.ndarray, name: str, declared: tuple[Any, ...]) ->
     truths = [[at for at, v in enumerate(declared) if v.lower() == w] for w in ("false", "true")]
     if column.dtype.kind == "b" and all(len(found) == 1 for found in truths):
         return np.where(column, truths[1][0], truths[0][0])
+    if all(truths) and truths != [[0], [1]]:
+        raise BadInput(
+            f"{name} are numbers and the declared classes {', '.join(declared)}, of which 1 would "
+            "be another one than true: give words, or declare the classes as false and true."
+        )
     if any(map(_is_number, declared)):
         return None
     if column.dtype.kind == "b":
