@@ -214,6 +214,8 @@ class Certificate(records.Record):
         if self.evaluation is not None:
             words = "error rate" if self.loss.name == "zero-one" else self.loss.name
             what = f"{words} of {self.model.architecture}"
+            if selection := self.evaluation.settings.selection:
+                what += f" on examples{selection}"
         if self.status == "refused":
             return f"REFUSED: no promise about the {what}."
         promised = f"{what} <= {shown_up(self.risk_upper)}"

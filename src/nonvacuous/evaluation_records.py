@@ -145,6 +145,15 @@ class Evaluation(records.Record):
         return self.entry.counts == "classes" and self.positive is None
 
     @property
+    def selection(self) -> str:
+        """Which examples it is about, as the end of "examples"; empty where it is all of them.
+
+        >>> Evaluation(where=("filter=strict", "site=A")).selection
+        ' with filter=strict and site=A'
+        """
+        return f" with {' and '.join(self.where)}" if self.where else ""
+
+    @property
     def words(self) -> str:
         """The metric as a risk, in words.
 

@@ -294,6 +294,7 @@ def test_what_is_masked_is_missing() -> None:
         ({"metric": "selective error", "abstain": 2}, "errors among rows that were answered"),
         ({"metric": "absolute error", "range": (0, 2)}, "clipped and scaled alike"),
         ({"metric": "loss", "range": (0, 2)}, r"nv.monitor\(0\."),
+        ({"metric": "error", "where": ("kind=a",)}, "examples with kind=a alone.*these rows"),
     ],
 )
 def test_risks_that_are_no_mean_of_all_losses_are_not_watched(settings: dict, words: str) -> None:
@@ -306,6 +307,9 @@ def test_risks_that_are_no_mean_of_all_losses_are_not_watched(settings: dict, wo
     if settings.get("clusters"):
         settings = {"metric": "event"}
         given["clusters"] = np.arange(400) // 20
+    if "where" in settings:
+        given["kind"] = np.where(np.arange(400) % 3, "a", "b")
+        given = {"data": given, "predictions": "predictions", "labels": "labels"}
     report = nv.evaluate(**given, settings=settings, unseen=True)
     with pytest.raises(BadInput, match=words):
         nv.monitor(report)

@@ -160,7 +160,7 @@ def written(
     whole = settings.counts_events and record.unit == "examples"
     return Certificate.sealed(
         statement=f"With confidence {1.0 - failure:.10g} over the draw of {draws} {record.unit}, "
-        f"the {words}{mean} of {settings.name} on new examples is at most "
+        f"the {words}{mean} of {settings.name} on new examples{settings.selection} is at most "
         f"{shown_up(promise.risk_upper)}.",
         status=status_of(assumptions),
         mode="evaluate",

@@ -311,8 +311,7 @@ def _check_watchable(certificate: Certificate) -> None:
     """Refuse a promise that is not about the mean of the losses that arrive one by one."""
     if certificate.status == "refused":
         raise BadInput("a certificate that was refused promises nothing that could be watched.")
-    test = certificate.evaluation
-    if test is None:
+    if (test := certificate.evaluation) is None:
         return
     about, watch, number = "", "", f"as in nv.monitor({shown_up(certificate.risk_upper)})"
     if test.unit == "clusters":
@@ -324,6 +323,9 @@ def _check_watchable(certificate: Certificate) -> None:
     elif test.settings.metric == "selective error":
         about = "rows that were answered"
         watch = f"errors among rows that were answered, against the number, {number}"
+    elif test.settings.where:
+        about = f"examples{test.settings.selection} alone"
+        watch = f"the losses of these rows, in a file of their own, against the number, {number}"
     elif test.settings.range is not None:
         about = f"the {test.settings.words}"
         watch = f"losses that were clipped and scaled alike, against the number, {number}"

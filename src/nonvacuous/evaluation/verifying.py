@@ -210,20 +210,30 @@ def _fields(test: _Test) -> str:
         name=bound.name,
         inputs=bound.inputs,
     )
-    _same(certificate, _rewritten(certificate, promise, record, certificate.data.classes))
-    if certificate.loss.name == _left_out(record):
+    fresh = _rewritten(certificate, promise, record, certificate.data.classes)
+    if not _match(certificate, fresh, record):
         raise NotAsked(
-            f"an older version wrote {certificate.loss.name!r} where the number is about "
-            f"{record.settings.words!r}: make the report again."
+            f"an older version wrote {certificate.statement!r}; what was measured is "
+            f"{fresh.statement!r}: make the report again."
         )
     return "the sentence, its names, digests and counts."
 
 
-def _left_out(record: EvaluationRecord) -> str | None:
-    """What older versions called a score with a range, of which they left out the "1 -"."""
-    words = record.settings.words
-    ranged = record.settings.metric == "score" and record.settings.range is not None
-    return words.removeprefix("1 - mean ") if ranged else None
+def _match(certificate: Certificate, fresh: Certificate, record: EvaluationRecord) -> bool:
+    """Whether it says what it says today; False where it says what older versions said.
+
+    Of a score with a range they left out the "1 -", of a selection of rows all of it.
+    """
+    settings, said, loss = record.settings, fresh.statement, fresh.loss
+    older = settings.words.removeprefix("1 - mean ") if settings.range is not None else loss.name
+    if older == certificate.loss.name != loss.name:
+        said = said.replace(f", the {settings.words}", f", the {older}", 1)
+        loss = loss.model_copy(update={"name": older})
+    chosen = f" on new examples{settings.selection} is"
+    if chosen not in certificate.statement:
+        said = said.replace(chosen, " on new examples is", 1)
+    _same(certificate, fresh.model_copy(update={"statement": said, "loss": loss}))
+    return (said, loss) == (fresh.statement, fresh.loss)
 
 
 def _rewritten(
@@ -231,7 +241,7 @@ def _rewritten(
 ) -> Certificate:
     """The certificate as it is written from these numbers, with its author's own assumptions."""
     budget, _ = budget_of(record.settings, certificate.budget.failure)
-    fresh = written(
+    return written(
         promise,
         record,
         budget=budget,
@@ -240,12 +250,6 @@ def _rewritten(
         assumptions=certificate.assumptions,
         artifacts=certificate.artifacts,
     )
-    older = _left_out(record)
-    if older is None or certificate.loss.name != older:
-        return fresh
-    said = fresh.statement.replace(f", the {record.settings.words}", f", the {older}", 1)
-    loss = fresh.loss.model_copy(update={"name": older})
-    return fresh.model_copy(update={"statement": said, "loss": loss})
 
 
 def _same(claimed: Any, fresh: Any, where: str = "") -> None:
@@ -319,7 +323,7 @@ def _again(test: _Test, tally: Tally) -> str:
     _same(recorded, record.model_copy(update=kept), "evaluation")
     _same(certificate.baseline, baseline_of(tally, share), "baseline")
     classes = max(2, len(tally.classes.values))
-    _same(certificate, _rewritten(certificate, promise, recorded, classes))
+    _match(certificate, _rewritten(certificate, promise, recorded, classes), recorded)
     return "promise, groups, classes and constant answer, and what is said of them."
 
 
