@@ -34,6 +34,18 @@ def write_atomically(path: Path, content: Content) -> None:
         os.replace(temporary, path)
 
 
+def check_may_write(folder: Path) -> None:
+    """Refuse a folder in which nothing can be written, before anything was computed for it."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        why = "a folder that you may not write to" if there.is_dir() else "not a folder"
+        raise BadInput(
+            f"nothing can be kept in {folder}: {there} is {why}. Name a folder that you may write "
+            "to with --out (folder=).",
+            instead={"--out": "FOLDER"},
+        )
+
+
 def create_once(path: Path, content: bytes, *, durable: bool = False) -> bool:
     """Write a file that appears whole and only if there is none; False where there is one.
 

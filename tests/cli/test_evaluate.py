@@ -239,6 +239,45 @@ def test_rows_of_one_filter_are_chosen_and_verified(tmp_path: Path, capsys) -> N
     assert main(["evaluate", old, *score, "--where", "filter"]) == 1
 
 
+def test_verify_says_whose_fault_it_is(rows: Path, tmp_path: Path, capsys) -> None:
+    """What is missing is asked for; what is changed has failed, whatever else is missing."""
+    out = tmp_path / "runs" / "one"
+    assert main(["evaluate", str(rows), "--unseen", "--out", str(out)]) == 0
+    assert main(["verify", str(out), "--data", str(tmp_path / "nowhere.csv")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+    certificate = out / "certificate.json"
+    (sent := tmp_path / "sent").mkdir()
+    (sent / "certificate.json").write_bytes(certificate.read_bytes())
+    assert main(["verify", str(sent)]) == 5
+    assert capsys.readouterr().err == f"Next:  nonvacuous verify {sent} --data SOURCE\n"
+    assert main(["verify", str(sent), "--data", str(rows)]) == 0
+    record = json.loads(certificate.read_text())
+    changed = certificate.read_text().replace(str(record["risk_upper"]), "0.01")
+    certificate.write_text(changed)
+    for data in (str(rows), str(tmp_path / "nowhere.csv"), str(out)):
+        capsys.readouterr()
+        assert main(["verify", str(out), "--data", data]) == 4
+        said = capsys.readouterr()
+        assert "FAILED  the promise follows from its counts" in said.out
+    record["digest"] = 1
+    certificate.write_text(json.dumps(record))
+    assert main(["verify", str(out), "--data", str(rows)]) == 4
+
+
+def test_a_corrected_command_pays_for_one_test(rows: Path, tmp_path: Path, capsys) -> None:
+    command = ["evaluate", str(rows), "--metric", "f1", "--unseen"]
+    out = ["--out", str(tmp_path / "runs" / "one")]
+    assert main([*command, "--positive", "11", *out]) == 1
+    assert "there is no class '11'. Did you mean '1'?" in (said := capsys.readouterr().err)
+    assert "Next:  nonvacuous evaluate" in said and "--unseen --positive 1 --out" in said
+    assert main([*command, "--positive", "1", "--out", str(rows)]) == 1
+    assert "is not a folder" in capsys.readouterr().err
+    assert main([*command, "--positive", "1", *out]) == 0
+    assert capsys.readouterr().out.startswith("VALID: ")
+    assert main(["evaluate", str(rows), "--predictions", "label"]) == 2
+    assert "--predictions COLUMN" in capsys.readouterr().err
+
+
 def test_plan(capsys, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--page", str(page)]) == 0

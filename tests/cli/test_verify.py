@@ -97,6 +97,16 @@ def test_removed_evidence_fails(run, invoke):
     assert "prior.safetensors" in done.error
 
 
+def test_a_changed_certificate_fails_whatever_the_data_are(run, invoke):
+    text = (run / "certificate.json").read_text()
+    changed = text.replace('"confidence": 0.95', '"confidence": 0.99')
+    assert changed != text
+    (run / "certificate.json").write_text(changed)
+    done = invoke("verify", "r", "--data", "absent.npz")
+    assert done.code == exits.VERIFICATION_FAILED
+    assert "not compared" in done.err and "absent.npz" in done.err
+
+
 def test_json_says_whether_the_evidence_was_seen(run, invoke):
     alone = json.loads(invoke("verify", "r", "--json").out)
     assert alone["passed"] is True and alone["verified"] is False
@@ -167,7 +177,7 @@ def test_data_that_are_not_here_are_told(place, invoke, quick):
     [
         (["absent"], exits.USAGE, "no file absent"),
         (["."], exits.USAGE, "no file certificate.json"),
-        (["unfinished"], exits.FAILED, "not finished"),
+        (["unfinished"], exits.FAILED, "not finished. Start the same certify command again with"),
         (["r", "absent"], exits.USAGE, "no folder absent"),
         (["r", "--trials", "0"], exits.USAGE, "--trials"),
         (["r", "--seed", "-1"], exits.USAGE, "--seed"),

@@ -565,6 +565,26 @@ BAD = {
     "no pair": ({"predictor": len, "data": [1, 2]}, "pair"),
     "answers": ({"predictor": lambda x: [1], "data": ([1, 2], [0, 1])}, "1 answers for 2"),
     "one answer": ({"predictor": lambda x: {"logits": x}, "data": ([1], [1])}, "single dict"),
+    "a class in capitals": (
+        {
+            "predictions": ["positive", "negative"],
+            "labels": ["negative", "negative"],
+            "settings": {"metric": "f1", "positive": "Positive"},
+        },
+        "Did you mean 'positive'",
+    ),
+    "one column": (
+        {"data": {"y": [0, 1]}, "predictions": "y", "labels": "y"},
+        "compared with itself",
+    ),
+    "own table of classes": (
+        {"predictions": [0, 1], "labels": [0, 1], "groups": {"true class": ["a", "b"]}},
+        "another name",
+    ),
+    "own table of answers": (
+        {"data": {"p": [0], "y": [0]}, "labels": "y", "groups": ["predicted class"]},
+        "another name",
+    ),
     "one label": ({"predictions": [1], "labels": np.array(1)}, "one entry for each example"),
     "one number": ({"predictions": 1, "labels": [1]}, "one entry for each example"),
 }
@@ -575,6 +595,45 @@ def test_bad_input_is_explained(name: str) -> None:
     call, words = BAD[name]
     with pytest.raises(BadInput, match=words):
         nv.evaluate(**call)
+
+
+@pytest.mark.parametrize("wrong", ["class", "columns"])
+def test_what_failed_spends_no_attempt(tmp_path, monkeypatch, wrong: str) -> None:
+    predictions, labels, _ = classes(400)
+    call = {"predictions": predictions, "labels": labels, "unseen": True}
+    settings = {"metric": "f1", "positive": 9 if wrong == "class" else 1}
+    with monkeypatch.context() as patch:
+        if wrong == "columns":  # the disk is full, or the process is killed
+
+            def full(*_: object) -> None:
+                raise OSError(28, "No space left on device")
+
+            patch.setattr("nonvacuous.evaluation.evaluate.write_atomically", full)
+        with pytest.raises((BadInput, OSError)):
+            nv.evaluate(**call, settings=settings, folder=tmp_path / "one")
+    assert not (tmp_path / "attempts.jsonl").exists()
+    report = nv.evaluate(**call, settings={"metric": "error"}, folder=tmp_path / "one")
+    assert report.status == "valid"
+
+
+def test_a_certificate_without_its_line_is_not_kept(tmp_path) -> None:
+    predictions, labels, _ = classes(400)
+    (tmp_path / "attempts.jsonl").mkdir()
+    with pytest.raises(BadInput, match="ledger"):
+        nv.evaluate(predictions=predictions, labels=labels, unseen=True, folder=tmp_path / "one")
+    assert not (tmp_path / "one" / "certificate.json").exists()
+
+
+def test_a_folder_that_cannot_be_one_is_refused_before_anything_is_read(tmp_path) -> None:
+    (tmp_path / "file").write_text("mine")
+
+    def never(inputs):
+        raise AssertionError("the predictor was asked")
+
+    for folder in (tmp_path / "file", tmp_path / "file" / "inside"):
+        with pytest.raises(BadInput, match=r"file is not a folder.*--out"):
+            nv.evaluate(never, ([1], [1]), unseen=True, folder=folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
 def test_a_stream_that_ends_early_is_refused() -> None:

@@ -110,17 +110,96 @@ def test_clusters_and_attempts_verify(tmp_path) -> None:
     assert nv.verify(tmp_path / "run").verified
 
 
+def resealed(report: nv.Certificate, **changes: object) -> nv.Certificate:
+    """What a forger makes of it, who can compute digests."""
+    fields = {name: getattr(report, name) for name in type(report).model_fields}
+    del fields["digest"]
+    return nv.Certificate.sealed(**{**fields, **changes})
+
+
+@pytest.fixture
+def strict(tmp_path):
+    """A test of some rows only, and all rows."""
+    predictions, labels, _ = classes(400)
+    kinds = np.where(np.arange(400) % 4 == 0, "loose", "strict")
+    data = {"p": predictions, "y": labels, "filter": kinds}
+    settings = {"where": ("filter=strict",)}
+    call = {"predictions": "p", "labels": "y", "unseen": True, "settings": settings}
+    return nv.evaluate(data=data, **call, folder=tmp_path / "run"), data, tmp_path / "run"
+
+
+def test_every_sentence_says_of_which_rows_it_is(strict, tmp_path) -> None:
+    report, data, folder = strict
+    assert " on new examples with filter=strict is at most " in report.statement
+    assert " of predictor on examples with filter=strict <= " in str(report)
+    page = nv.report(report, tmp_path / "page.html").read_text()
+    assert "new examples with filter=strict." in page
+    assert nv.verify(folder).verified and nv.verify(folder, data=data).verified
+    losses = nv.evaluate(
+        data={"loss": np.full(200, 0.2), "g": ["a", "b"] * 100},
+        losses="loss",
+        unseen=True,
+        settings={"metric": "loss", "where": ("g=a",)},
+    )
+    assert "predictor on examples with g=a is at most" in (
+        nv.report(losses, tmp_path / "losses.html").read_text()
+    )
+
+
+def test_a_sentence_that_leaves_the_rows_out_is_not_verified(strict) -> None:
+    """As older versions wrote it: nothing is wrong with the numbers, but much with the sentence."""
+    report, data, _ = strict
+    older = report.statement.replace(" with filter=strict", "")
+    verification = nv.verify(resealed(report, statement=older), data=data)
+    assert verification.passed and not verification.verified
+    assert "with filter=strict is at most" in str(verification)
+    other = report.statement.replace("filter=strict", "filter=none")
+    assert not nv.verify(resealed(report, statement=other), data=data).passed
+
+
+def test_a_column_that_was_compared_with_itself_is_named(tmp_path) -> None:
+    predictions, labels, _ = classes(400)
+    report = nv.evaluate(
+        data={"p": predictions, "y": labels}, predictions="p", labels="y", unseen=True
+    )
+    data = {"p": predictions, "y": labels}
+    verification = nv.verify(report, data=data)
+    assert verification.verified and "predictions 'p', labels 'y'" in str(verification)
+    own = report.evaluation.model_copy(update={"columns": {"predictions": "y", "labels": "y"}})
+    failed = nv.verify(resealed(report, evaluation=own)).failures
+    assert [finding.field for finding in failed] == ["evaluation.columns"]
+    assert "compared with itself" in failed[0].detail
+
+
+def test_columns_that_are_gone_leave_it_unverified(run, tmp_path) -> None:
+    report, folder, _ = run
+    (folder / "columns.npz").unlink()
+    for given in ({"run_folder": folder}, {"data": tmp_path / "nowhere.csv"}):
+        verification = nv.verify(report, **given)
+        assert verification.passed and not verification.verified
+        assert verification.wanted == ("the data",)
+    (folder / "columns.npz").write_bytes(b"something else")
+    assert not nv.verify(folder).passed
+
+
+def test_what_the_library_says_itself_has_no_class_of_an_exception(run, tmp_path) -> None:
+    report, _, _ = run
+    (tmp_path / "bad.csv").write_text("predictions,labels,site\n1,1,A\n,1,B\n")
+    (failed,) = nv.verify(report, data=tmp_path / "bad.csv").failures
+    assert "line 3 of" in failed.detail and "(Bad" not in failed.detail
+
+
 def test_a_planted_mistake_that_was_hidden_is_noticed(run) -> None:
     """A certificate that says nothing of its groups, although they were made from the errors."""
     predictions, labels, _ = classes(400)
     hard = np.where(predictions != labels, "hard", "easy")
     report = nv.evaluate(predictions=predictions, labels=labels, groups={"g": hard}, unseen=True)
-    fields = {name: getattr(report, name) for name in type(report).model_fields}
-    del fields["digest"]
-    fields["assumptions"] = tuple(
-        a.model_copy(update={"status": "asserted", "effect": "none"}) for a in report.assumptions
+    asserted = {"status": "asserted", "effect": "none"}
+    forged = resealed(
+        report,
+        assumptions=tuple(a.model_copy(update=asserted) for a in report.assumptions),
+        status="valid",
     )
-    forged = nv.Certificate.sealed(**{**fields, "status": "valid"})
     columns = {"predictions": predictions, "labels": labels, "g": hard}
     assert not nv.verify(forged, data=columns).passed
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nonvacuous.errors import BadInput
@@ -72,6 +73,15 @@ class CommandError(BadInput):
 
 class UsageError(CommandError):
     """The flags given do not make sense, alone or together."""
+
+
+def not_finished(folder: Path) -> CommandError:
+    """What is said of a run folder without its certificate."""
+    return CommandError(
+        f"{folder} has no certificate.json: its run is not finished. Start the same certify "
+        "command again with --resume.",
+        instead="nonvacuous certify --help",
+    )
 
 
 @contextmanager

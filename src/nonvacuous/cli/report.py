@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nonvacuous.cli.exits import CommandError, UsageError
+from nonvacuous.cli.exits import CommandError, UsageError, not_finished
 from nonvacuous.cli.flags import Json
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import answered, say, write_lines
@@ -60,11 +60,7 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
         page = str(write_page(Certificate.load(source), run_folder))
         return answered({"report": page}, lambda _: write_lines(page), as_json=json)
     if holds_run(run_folder):
-        raise CommandError(
-            f"{run_folder} has no certificate.json: its run is not finished. Start the same "
-            "certify command again with --resume.",
-            instead="nonvacuous certify --help",
-        )
+        raise not_finished(run_folder)
     runs = read_runs(run_folder) if run_folder.is_dir() and not is_run(run_folder) else ()
     if not runs:
         there = run_folder.is_dir()

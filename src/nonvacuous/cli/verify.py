@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,15 +12,17 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from nonvacuous.cli import exits, output
-from nonvacuous.cli.exits import CommandError, UsageError, again
+from nonvacuous.cli.exits import UsageError, again, not_finished
 from nonvacuous.cli.flags import SWITCH, DataDir, Json, OptionalWholeNumber, check_counts
 from nonvacuous.cli.narration import Narration
-from nonvacuous.errors import BadInput, InvalidCertificate
-from nonvacuous.foreign import holds_run, run_settings
+from nonvacuous.errors import BadInput, InvalidCertificate, NonvacuousError, Unrecognized
+from nonvacuous.foreign import holds_run, read_bytes, run_settings
 from nonvacuous.progress import stopped_by_term
 from nonvacuous.report.wording import printable
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from nonvacuous.certificate import Certificate
     from nonvacuous.data import Dataset
     from nonvacuous.verify import Verification
@@ -81,25 +83,21 @@ def verify(
 
     import torch
 
-    from nonvacuous.certificate import Certificate
     from nonvacuous.verify import verify as verify_certificate
 
     if threads is not None:
         torch.set_num_threads(threads)
-    # For its names alone: the verdict is verify's.
-    record = None
-    with contextlib.suppress(InvalidCertificate):
-        record = Certificate.load(path)
-    examples = _examples(record, folder, material)
-    network = None
-    if material.model is not None:
-        from nonvacuous.studies.networks import build_network, check_readable
-
-        if examples is None or isinstance(examples, str):
-            raise UsageError("--model is measured on the data: give --data too.")
-        init_seed = 0 if record is None else record.seed
-        network = build_network(material.model, examples.train, seed=init_seed)
-        check_readable(network, examples.train, spec=material.model)
+    record, trouble = _record(path), None
+    examples: Dataset | str | None = None
+    network: nn.Module | None = None
+    if record is not None:
+        try:
+            examples = _examples(record, folder, material)
+            network = _network(record, examples, material)
+        except UsageError:
+            raise
+        except NonvacuousError as error:
+            trouble = error  # which matters less than what is wrong with the certificate itself
     with stopped_by_term(exits.Stopped), Narration() as narration:
         verification = verify_certificate(
             path,
@@ -112,6 +110,10 @@ def verify(
             retrain=retrain,
             progress=narration,
         )
+    if trouble is not None:
+        if verification.passed:
+            raise trouble
+        output.say(f"Data and network are not compared: {trouble}")
     if json:
         output.write_json(
             {
@@ -154,10 +156,7 @@ def _paths(certificate: Path, run_folder: Path | None) -> tuple[Path, Path | Non
             folder = beside if holds_run(beside) or (beside / EVIDENCE).is_file() else None
     if not path.is_file():
         if holds_run(path.parent):
-            raise CommandError(
-                f"there is no file {path}: the run in this folder is not finished.",
-                instead="nonvacuous certify --help",
-            )
+            raise not_finished(path.parent)
         raise UsageError(
             f"there is no file {path}; check the path.", instead="nonvacuous verify --help"
         )
@@ -166,20 +165,49 @@ def _paths(certificate: Path, run_folder: Path | None) -> tuple[Path, Path | Non
     return path, folder
 
 
+def _record(path: Path) -> Certificate | None:
+    """The certificate for its names alone, although it may have been changed; None if unreadable.
+
+    The verdict is verify's.
+    """
+    from nonvacuous.verification.numbers import Unsealed
+
+    with suppress(InvalidCertificate, BadInput, UnicodeDecodeError):
+        return Unsealed.from_json(read_bytes(path).decode())
+    return None
+
+
+def _network(
+    certificate: Certificate, examples: Dataset | str | None, given: Material
+) -> nn.Module | None:
+    """The network named by --model."""
+    if given.model is None:
+        return None
+    from nonvacuous.studies.networks import build_network, check_readable
+
+    if examples is None or isinstance(examples, str):
+        raise UsageError("--model is measured on the data: give --data too.")
+    network = build_network(given.model, examples.train, seed=certificate.seed)
+    check_readable(network, examples.train, spec=given.model)
+    return network
+
+
 def _examples(
-    certificate: Certificate | None, folder: Path | None, given: Material
+    certificate: Certificate, folder: Path | None, given: Material
 ) -> Dataset | str | None:
     """The data named by --data, or a built-in set that the certificate names and that is here."""
     from nonvacuous.data import NAMES, Dataset
     from nonvacuous.study.study import named_data
 
-    if certificate is not None and certificate.evaluation is not None:
-        return given.data  # a file of columns, which the certificate names
-    name = None if certificate is None else certificate.data.name
+    if certificate.evaluation is not None:  # of a file of columns, which the certificate names
+        if given.data is not None and not Path(given.data).exists():
+            raise Unrecognized(f"there is no file {given.data}; check the path of --data.")
+        return given.data
+    name = certificate.data.name
     if given.data is not None:
         dataset = named_data(given.data, given.data_dir, given.classes)
     else:
-        known = None if name is None else name.removesuffix(" (test)")
+        known = name.removesuffix(" (test)")
         settings = run_settings(folder) if folder else {}
         # A file of one's own may be called digits.npz: the run says where its data came from.
         if known not in NAMES or settings.get("source", known) not in (known, name):

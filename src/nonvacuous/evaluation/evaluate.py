@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 import platform
@@ -19,15 +20,15 @@ from nonvacuous import records
 from nonvacuous.bounds import ConfidenceBudget, checks
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.evaluation.audit import audit
 from nonvacuous.evaluation.coding import as_array, plain
 from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude
 from nonvacuous.evaluation.predicting import predicted, with_scores
 from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name
-from nonvacuous.evaluation.tally import Tally, counted
+from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally, counted
 from nonvacuous.evaluation_records import Evaluation, EvaluationRecord
-from nonvacuous.files import write_atomically
+from nonvacuous.files import check_may_write, write_atomically
 from nonvacuous.rules.attempts import Attempt, ledger_beside, record_attempt
 from nonvacuous.settings import in_words
 
@@ -71,7 +72,7 @@ def evaluate(
     >>> round(report.risk_upper, 4), report.status, report.baseline.shown_better
     (0.0149, 'valid', True)
     """
-    chosen = _settings(settings)
+    chosen, target = _settings(settings), None if folder is None else Path(folder)
     failure = checks.failure_of(confidence)
     roles = {"predictions": predictions, "labels": labels, "losses": losses}
     roles |= {"clusters": clusters, "ids": ids}
@@ -88,6 +89,12 @@ def evaluate(
         batches = _beside(answered, given)
     elif data is not None:
         names = {role: str(column) for role, column in given.items()}
+        if names.get("labels") == names.get("predictions", ""):
+            raise Unrecognized(
+                f"predictions and labels are one column, {names['labels']!r}: compared with itself "
+                "it shows nothing. Name the column of the predictions.",
+                instead={"--predictions": "COLUMN"},
+            )
         batches = batches_of(data, names, chosen.where)
     else:
         batches = in_batches(given)
@@ -98,27 +105,31 @@ def evaluate(
     missing = [role for role in needed if role not in known]
     if missing:
         raise BadInput(f"metric {chosen.metric!r} needs {' and '.join(missing)}.")
+    if target is not None:
+        check_may_write(target)
     kept: list[Batch] = []
-    stream = _kept(batches, kept) if folder is not None else batches
+    stream = batches if target is None else _kept(batches, kept)
     tally = counted(chosen, stream, clusters=clusters is not None)
     tally.likeness = notes.get("likeness")
     _check_names(tally)
     _check_classes(tally)
-    target = None if folder is None else Path(folder)
-    standing = None
-    if target is not None:  # the test's line in the ledger, and where it stands
-        digests = {role: digest.hexdigest() for role, digest in tally.digests.items()}
-        standing = record_attempt(ledger_beside(target), attempt_of(tally, digests))
-    artifacts = _save(kept, target) if target is not None and kept else {}
     budget, share = budget_of(chosen, failure)
     promise, record = conclude(tally, share)
+    baseline = baseline_of(tally, share)
+    artifacts = _save(kept, target) if target is not None and kept else {}
+    # What fails until here has shown nobody a number, and spends nothing. Nothing is shown or kept
+    # before the test has its line, which a repetition of the same test finds again.
+    standing = None
+    if target is not None:
+        digests = {role: digest.hexdigest() for role, digest in tally.digests.items()}
+        standing = record_attempt(ledger_beside(target), attempt_of(tally, digests))
     invariant = notes.get("invariant")
     certificate = written(
         promise,
         record.model_copy(update={"columns": names}),
         budget=budget,
         classes=max(2, len(tally.classes.values)),
-        baseline=baseline_of(tally, share),
+        baseline=baseline,
         assumptions=audit(tally, unseen=unseen, standing=standing, invariant=invariant),
         artifacts=artifacts,
     )
@@ -222,15 +233,22 @@ def _settings(given: Evaluation | Mapping[str, Any] | None) -> Evaluation:
 
 
 def _group_columns(groups: Any) -> dict[str, Any]:
-    if groups is None:
-        return {}
-    if isinstance(groups, str):
-        return {groups: groups}
     if isinstance(groups, Mapping):
-        return {str(name): column for name, column in groups.items()}
-    if isinstance(groups, list | tuple) and all(isinstance(name, str) for name in groups):
-        return {name: name for name in groups}
-    raise BadInput("groups are columns by name, as {'site': sites}, or names of columns in data.")
+        named = {str(name): column for name, column in groups.items()}
+    else:
+        names = [groups] if isinstance(groups, str) else [] if groups is None else groups
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            raise BadInput(
+                "groups are columns by name, as {'site': sites}, or names of columns in data."
+            )
+        named = {name: name for name in names}
+    for name in (TRUE_CLASS, PREDICTED_CLASS):
+        if name in named:
+            raise BadInput(
+                f"groups: {name!r} is what the report calls its own table of classes, made from "
+                "labels and predictions: give the column another name."
+            )
+    return named
 
 
 def _beside(batches: Iterator[dict[str, Any]], given: Mapping[str, Any]) -> Iterator[Batch]:
@@ -294,10 +312,19 @@ def _digest(*parts: str) -> str:
 
 
 def _check_classes(tally: Tally) -> None:
-    """A mean over classes is about all there are, not about those that turned up."""
+    """One class is one that there is; a mean is about all of them, not those that turned up."""
     settings = tally.settings
+    seen = [str(value) for value in tally.classes.values]
+    about_one = settings.entry.counts == "classes" and settings.positive is not None
+    if about_one and str(settings.positive) not in seen:
+        close = difflib.get_close_matches(str(settings.positive), seen, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise BadInput(
+            f"there is no class {settings.positive!r}.{hint} The classes are "
+            f"{', '.join(seen[:20])}.",
+            instead={"--positive": close[0] if close else "CLASS"},
+        )
     if settings.over_all_classes and settings.classes is None:
-        seen = [str(value) for value in tally.classes.values]
         raise BadInput(
             f"{settings.words} is a mean over all classes, those included that no row of the test "
             f"has: declare them as classes (--classes). In the test there are "

@@ -55,15 +55,15 @@ def check_test(
         ("statement and fields follow from the record", "statement", _fields),
     ):
         findings.expect(name, field, partial(check, test))
-    absent = isinstance(evidence, str | Path) and Path(evidence).is_dir()
-    if evidence is None or (absent and EVIDENCE not in certificate.artifacts):
-        why = "no file or table with the columns was given, nor a folder that has them."
+    if why := _absent(certificate, evidence):
         findings.skip("the columns are the recorded ones", "data", why)
         return
 
     def same() -> tuple[str, Tally]:
         tally = _recount(certificate, record, evidence)
-        return f"{tally.rows} rows, compared by content.", tally
+        named = (f"{role} {name!r}" for role, name in record.columns.items())
+        said = f" of {', '.join(named)}," if record.columns else ","
+        return f"{tally.rows} rows{said} compared by content.", tally
 
     question = "the columns are the recorded ones", "data.bound.content_digest"
     tally = findings.learn(*question, same)
@@ -74,6 +74,20 @@ def check_test(
         if ledger is not None:
             known = partial(_attempts, test, tally, ledger)
             findings.expect("the ledger of attempts knows this test", "attempts", known)
+
+
+def _absent(certificate: Certificate, evidence: Any) -> str:
+    """Why there are no columns to count; empty where there are."""
+    if evidence is None:
+        return "no file or table with the columns was given, nor a folder that has them."
+    if not isinstance(evidence, str | Path):
+        return ""
+    path = Path(evidence)
+    if path.is_dir() and not (path / EVIDENCE).is_file():
+        return f"there is no {EVIDENCE} in {path}; give the file of columns with --data (data=)."
+    if path.is_dir() and EVIDENCE not in certificate.artifacts:
+        return f"the certificate does not list {EVIDENCE}; give the file of columns."
+    return "" if path.exists() else f"there is no file {path}; check the path."
 
 
 def _promise(test: _Test) -> str:
@@ -200,6 +214,12 @@ def _fields(test: _Test) -> str:
     """Everything that is said twice, in words or for a reader's convenience, from what it is of."""
     certificate, record, _ = test
     bound, empirical = certificate.bound, certificate.empirical
+    if record.columns.get("labels") == record.columns.get("predictions", ""):
+        raise Disagreement(
+            f"column {record.columns['labels']!r} was compared with itself: it is called the "
+            "predictions and the labels.",
+            "evaluation.columns",
+        )
     promise = Promise(
         errors=empirical.amount,
         trials=empirical.trials,
@@ -272,10 +292,6 @@ def _recount(certificate: Certificate, record: EvaluationRecord, evidence: Any) 
         path = Path(evidence)
         if path.is_dir():
             path = path / EVIDENCE
-            if not path.is_file():
-                raise Disagreement(
-                    f"there is no {EVIDENCE} in {evidence}; give the file of columns."
-                )
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             equal(certificate.artifacts.get(EVIDENCE), content, f"artifacts.{EVIDENCE}")
         evidence = path

@@ -10,7 +10,7 @@ import numpy as np
 
 from nonvacuous.bounds.holdout import log_choose
 from nonvacuous.bounds.rounding import same_upper_end
-from nonvacuous.errors import InvalidCertificate
+from nonvacuous.errors import InvalidCertificate, NonvacuousError
 
 _T = TypeVar("_T")
 _MARKS = {True: "ok", False: "FAILED", None: "not checked"}
@@ -140,8 +140,8 @@ class Collector:
             self.findings.append(Finding(name, False, str(error), error.field or field))
         except Exception as error:
             # Damaged files break readers in many ways; every one of them means: not verified.
-            kind = type(error).__name__
-            self.findings.append(Finding(name, False, f"{error} ({kind})", field))
+            kind = "" if isinstance(error, NonvacuousError) else f" ({type(error).__name__})"
+            self.findings.append(Finding(name, False, f"{error}{kind}", field))
         else:
             self.findings.append(Finding(name, True, detail, field))
             return learned
