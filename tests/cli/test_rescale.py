@@ -120,6 +120,14 @@ def test_the_same_seed_gives_the_same_file(weights, invoke):
     assert files[0] == files[1] != files[2]
 
 
+def test_the_weights_are_never_overwritten(weights, invoke):
+    before = (weights / "w.safetensors").read_bytes()
+    for out in ("w.safetensors", "./w.safetensors"):
+        done = invoke(*WORDS, "--out", out, "--force")
+        assert done.code == exits.USAGE and "is not changed" in done.error
+    assert (weights / "w.safetensors").read_bytes() == before
+
+
 def test_nothing_is_overwritten(weights, invoke):
     (weights / "new.safetensors").write_text("mine")
     done = invoke(*WORDS, *OUT)

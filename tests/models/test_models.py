@@ -133,6 +133,7 @@ def test_seed_fixes_the_weights_and_leaves_torch_alone():
         ("mlp:²", (3,), 10, "not a list of sizes"),
         ("cnn:/5", (1, 8, 8), 10, "not a list of sizes"),
         ("cnn:5/", (1, 8, 8), 10, "no width follows"),
+        ("mlp:", (1, 8, 8), 10, "nothing follows the colon; write mlp"),
         ("cnn:4", (3,), 10, "use mlp"),
         ("cnn:4,4,4,4", (1, 8, 8), 10, "too many for images of 8 x 8"),
         ("mlp:5", (), 10, "not the shape of an input"),

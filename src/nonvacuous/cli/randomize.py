@@ -24,7 +24,7 @@ _RUN = Annotated[
 ]
 
 
-def randomize(*, run: Path | None = None, **flags: Any) -> int:
+def randomize(*, run: _RUN = None, **flags: Any) -> int:
     """Train the same network on true and on randomized data, and say what the difference means."""
     if run is None:
         if flags.get("data") is None and flags.get("config") is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.exits import UsageError, as_usage
-from nonvacuous.cli.flags import SWITCH, Json, Ledger, NetworkFlags, Noise, check_free
+from nonvacuous.cli.flags import SWITCH, Json, Ledger, NetworkFlags, Noise, check_free, instead_of
 from nonvacuous.cli.output import answered, plain_table, result_console, write_lines
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ def rescale(
         checks.count("--trials", noise.trials, minimum=1)
     if attack is not None and gauge is not None:
         raise UsageError("--attack spoils the scales and --gauge mends them: give one of them.")
+    if out.exists() and weights.exists() and out.samefile(weights):
+        raise UsageError(
+            f"--out: {out} is the file of --weights, which is not changed. Name another file.",
+            instead=instead_of(out),
+        )
     check_free(out, "--out", force=force)
     from nonvacuous.cli.rescale_run import run
     from nonvacuous.cli.subject import Subject

@@ -48,7 +48,9 @@ def batches_of(
     for text in where:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise BadInput(f"a condition is written column=value, as in filter=none, got {text!r}.")
+            raise Unrecognized(
+                f"a condition is written column=value, as in filter=none, got {text!r}."
+            )
         if name in conditions:
             raise BadInput(
                 f"there are two conditions on {name!r}, {conditions[name]!r} and {value!r}, and a "

@@ -152,7 +152,11 @@ def build(
                     alone; without it one is drawn from that state. The network remembers it, so
                     that whoever certifies it can show that its weights follow from a seed.
     """
-    kind, _, arguments = name.partition(":")
+    kind, colon, arguments = name.partition(":")
+    if kind in BUILDERS and colon and not arguments:
+        raise Unrecognized(
+            f"model {name!r}: nothing follows the colon; write {kind} for the usual one, or sizes"
+        )
     if kind not in BUILDERS:
         raise Unrecognized(
             f"there is no model {name!r}; known are {', '.join(BUILDERS)}, for instance "
@@ -204,6 +208,7 @@ def rebuild(
     A few letters can name a network that no memory holds; a file of its weights cannot.
     shapes   of the tensors that are stored
     """
+    name = name.removesuffix(":")  # older versions took mlp: for mlp
     sizes = re.findall(r"\d+", name)
     if len(name) > _LONGEST_NAME or any(len(size) > _LONGEST_SIZE for size in sizes):
         raise BadInput(f"the model {name[:40]}... is too large to be built from a record")
