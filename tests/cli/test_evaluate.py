@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,11 @@ def test_compare_one_file_and_two(rows: Path, tmp_path: Path, capsys) -> None:
     assert out.startswith("new errs less, by ") and "site A" in out
     drawn = tmp_path / "compare.html"
     assert main([*command, "--second", "new", "--group", "site", "--page", str(drawn)]) == 0
+    assert f"The page of this comparison: {drawn}" in capsys.readouterr().err
+    assert main([*command, "--second", "new", "--page", str(drawn)]) == 2
+    assert (
+        main([*command, "--second", "new", "--group", "site", "--page", str(drawn), "--force"]) == 0
+    )
     verdict = out.partition(" (")[0].removeprefix("new")
     assert f"<h1><bdi>New{verdict}.</bdi></h1>" in drawn.read_text("utf-8")
     assert capsys.readouterr().out == out
@@ -236,7 +242,40 @@ def test_rows_of_one_filter_are_chosen_and_verified(tmp_path: Path, capsys) -> N
     assert main(["compare", old, new, *score, *one]) == 0
     assert capsys.readouterr().out.startswith("new errs less")
     assert main(["evaluate", old, *score, "--where", "filter=none"]) == 1
-    assert main(["evaluate", old, *score, "--where", "filter"]) == 1
+    assert main(["evaluate", old, *score, "--where", "filter:none"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words", "more"),
+    [
+        (["--metric", "absolute error"], 2, "declared range", "--range 0 20"),
+        (["--metric", "recall"], 2, "one class", "--positive CLASS"),
+        (["--metric", "selective error"], 2, "no answer", "--abstain VALUE"),
+        (["--metric", "brier", "--labels", "site"], 1, "order", "--classes A --classes B"),
+        (["--metric", "f1"], 1, "mean over all", "--classes 0,1,2,3,4"),
+        (["--max-group-risk", "0.1"], 2, "name their column", "--group COLUMN"),
+        (["--loss", "new", "--range", "0", "20", "--max-group-risk", "3"], 2, "3 is 0.15", ""),
+        (["--loss", "new", "--range", "0", "20", "--max-risk", "3"], 2, "3 is 0.15", ""),
+        (["--predictor", "json:dumps", "--inputs", "label"], 2, "told the labels", ""),
+        (["--classes", "0", "1"], 2, "once for each", ""),
+    ],
+)
+def test_what_is_missing_is_named_as_a_flag_before_the_test_is_made(
+    rows: Path, tmp_path: Path, capsys, flags: list[str], code: int, words: str, more: str
+) -> None:
+    out = ["--out", str(tmp_path / "runs" / "one")]
+    assert main(["evaluate", str(rows), *flags, *out]) == code
+    said = capsys.readouterr().err
+    assert words in said and said.endswith(f"{more}\n")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_classes_may_be_written_in_one_word(rows: Path, capsys) -> None:
+    command = ["evaluate", str(rows), "--metric", "f1", "--unseen"]
+    assert main([*command, *ALL]) == 0
+    each = capsys.readouterr().out
+    assert main([*command, "--classes", "0,1, 2,3,4"]) == 0
+    assert capsys.readouterr().out == each
 
 
 def test_verify_says_whose_fault_it_is(rows: Path, tmp_path: Path, capsys) -> None:
@@ -281,6 +320,13 @@ def test_a_corrected_command_pays_for_one_test(rows: Path, tmp_path: Path, capsy
 def test_plan(capsys, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--page", str(page)]) == 0
+    assert f"The page of this plan: {page}" in capsys.readouterr().err
+    assert main(["plan", "--target", "0.05", "--risk", "0.03", "--page", str(page)]) == 2
+    assert "--force to overwrite" in capsys.readouterr().err
+    again = ["plan", "--target", "0.05", "--risk", "0.03", "--page", str(page), "--force"]
+    assert main(again) == 0
+    assert main(["plan", "--target", "0.05", "--risk", "0.03", "--labeled", "5000"]) == 2
+    assert "--labeled 5000 --point 400:0.12 --point 800:0.08\n" in capsys.readouterr().err
     assert "How many examples does it take?" in page.read_text()
     capsys.readouterr()
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--chance", "0.8"]) == 0
@@ -293,7 +339,7 @@ def test_plan(capsys, tmp_path: Path) -> None:
     capsys.readouterr()
     divided = ["plan", "--target", "0.1", "--risk", "0.05", "--labeled", "4000"]
     points = ["--point", "100:0.2", "--point", "400:0.12", "--point", "1600:0.08"]
-    assert main([*divided, *points, "--page", str(page)]) == 0
+    assert main([*divided, *points, "--page", str(page), "--force"]) == 0
     assert "Of 4,000 labeled examples hold out" in capsys.readouterr().out
     assert "Which method?" in page.read_text()
     assert main([*divided, "--point", "100"]) == 2
@@ -430,16 +476,40 @@ def test_errors_are_not_watched_for_a_promise_about_another_loss(tmp_path: Path,
     assert "--predictions watches errors" in said and "half the Brier score" in said
 
 
-@pytest.mark.slow
-def test_watch_follows_a_growing_file(tmp_path: Path) -> None:
+@pytest.fixture
+def watching(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A watch over a file of one label, which it has said to have read."""
     stream = tmp_path / "labels.csv"
     stream.write_text("error\n0\n")
     command = ["monitor", str(stream), "--promise", "0.05", "--state", str(tmp_path / "s.json")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "nonvacuous.cli.app", *command, "--watch", "--every", "0.2"]
+        [sys.executable, "-m", "nonvacuous.cli.app", *command, "--watch", "--every", "0.2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    time.sleep(2.0)
-    assert process.poll() is None
+    assert "0 errors in 1 labels" in process.stderr.readline()
+    yield process, stream
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.slow
+def test_watch_follows_a_growing_file(watching) -> None:
+    process, stream = watching
     with stream.open("a") as more:
         more.write("1\n" * 30)
-    assert process.wait(timeout=60) == 3
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 3 and out.startswith("ALARM after ")
+
+
+@pytest.mark.slow
+def test_a_watch_says_what_is_new_and_ends_well_with_ctrl_c(watching) -> None:
+    process, stream = watching
+    with stream.open("a") as more:
+        more.write("0\n1\n")
+    assert process.stderr.readline().startswith("no alarm: 1 errors in 3 labels")
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 0 and error == ""
+    assert out.startswith("no alarm: 1 errors in 3 labels")

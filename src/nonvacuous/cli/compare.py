@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from cyclopts import Parameter
 
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
-from nonvacuous.cli.flags import Json, Repeated, WholeNumber, failure_of
-from nonvacuous.cli.output import write_json, write_lines
+from nonvacuous.cli.flags import SWITCH, Json, Repeated, WholeNumber, check_free, failure_of
+from nonvacuous.cli.output import say, write_json, write_lines
 from nonvacuous.errors import Unrecognized
 from nonvacuous.evaluation.coding import one_each
 from nonvacuous.evaluation.tables import read_columns
@@ -56,6 +56,7 @@ def compare(
     attempts: WholeNumber = 1,
     confidence: float = 0.95,
     page: Path | None = None,
+    force: Annotated[bool, SWITCH] = False,
     json: Json = False,
 ) -> int:
     """Is the second predictor better than the first, on the same examples?
@@ -66,10 +67,13 @@ def compare(
         attempts: How many predictors the first two were chosen from: choosing is paid for.
         confidence: Of all intervals of two predictors together.
         page: Write a page with the intervals in a picture.
+        force: Overwrite --page if it exists.
     """
     from nonvacuous.evaluation.compare import compare as compared
 
     failure_of(confidence)
+    if page is not None:
+        check_free(page, "--page", force=force)
     if columns.score is not None and columns.metric in ("event", "loss"):
         raise UsageError(
             f"--score reads 1 as right, --metric {columns.metric} reads 1 as bad: leave one of "
@@ -93,7 +97,7 @@ def compare(
     if page is not None:
         from nonvacuous.report import write_report
 
-        write_report(result, page)
+        say(f"The page of this comparison: {write_report(result, page)}")
     if json:
         write_json(asdict(result))
         return DONE

@@ -5,17 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
+from nonvacuous.cli.exits import DONE, TOO_RISKY, Stopped, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
-from nonvacuous.cli.output import answered, write_lines
+from nonvacuous.cli.output import answered, say, write_lines
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.evaluation.tables import Batch, batches_of, with_holes
+
+if TYPE_CHECKING:
+    from nonvacuous.evaluation.monitor import Monitor
 
 
 @Parameter(name="*")
@@ -56,7 +60,7 @@ def monitor(
         promise: The certificate, its folder, or the number itself.
         state: The small file that keeps the watch; it survives a kill, and several writers.
         false_alarm: The chance of an alarm, over the whole future, although the promise holds.
-        watch: Follow the growing file until an alarm or Ctrl-C.
+        watch: Follow the growing file until an alarm or Ctrl-C; what is new stands on stderr.
         every: Seconds between two looks at the file.
         page: Write a page with the evidence over time.
     """
@@ -69,13 +73,32 @@ def monitor(
             f"{promised.evaluation.settings.words}. Write the losses that it speaks of into a "
             "column, and name that with --loss."
         )
-    observer = watching(promised, false_alarm=false_alarm, groups=columns.group, state=state)
+    begin = partial(watching, promised, false_alarm=false_alarm, groups=columns.group, state=state)
+    observer = begin()
+    try:
+        _follow(observer, file, columns, every=every if watch else None, page=page)
+    except KeyboardInterrupt as stop:
+        if not watch or isinstance(stop, Stopped):
+            raise
+        observer = begin()  # as it is kept, whatever was under way
+    names = ("alarm", "alarms", "seen", "errors", "late", "missing", "unwatched")
+    record: dict[str, Any] = {name: getattr(observer, name) for name in names}
+    record |= {"mean_risk": observer.interval(), "missing_rows": observer.missing_rows}
+    answered(record, lambda _: write_lines(str(observer)), as_json=json)
+    return TOO_RISKY if observer.alarm else DONE
+
+
+def _follow(
+    observer: Monitor, file: Path, columns: Columns, *, every: float | None, page: Path | None
+) -> None:
+    """Read what is new, once or ``every`` so many seconds until an alarm."""
     before: tuple[int, int] | None = None
     looked: tuple[int, int] | None = None
+    said = ""
     while True:
         now = _version(file)
         # A last line that is still being written is left for the next look.
-        if now != looked and (not watch or now == before or _ends_a_line(file)):
+        if now != looked and (every is None or now == before or _ends_a_line(file)):
             observer.follow(_rows(file, columns), source=file)
             looked = now
             if page is not None:
@@ -83,15 +106,12 @@ def monitor(
                 from nonvacuous.report.study import write_study
 
                 write_study(watch_page(observer.model_dump()), page)
-        if observer.alarm or not watch:
-            break
+        if observer.alarm or every is None:
+            return
+        if said != str(observer):
+            say(said := str(observer))
         before = now
         time.sleep(every)
-    names = ("alarm", "alarms", "seen", "errors", "late", "missing", "unwatched")
-    record: dict[str, Any] = {name: getattr(observer, name) for name in names}
-    record |= {"mean_risk": observer.interval(), "missing_rows": observer.missing_rows}
-    answered(record, lambda _: write_lines(str(observer)), as_json=json)
-    return TOO_RISKY if observer.alarm else DONE
 
 
 def _promise_of(text: str) -> Any:

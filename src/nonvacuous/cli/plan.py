@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 from rich.table import Table
 
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.cli.exits import DONE, UsageError
-from nonvacuous.cli.flags import Json, OptionalWholeNumber, Repeated, failure_of
-from nonvacuous.cli.output import result_console, write_json, write_lines
+from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, Repeated, check_free, failure_of
+from nonvacuous.cli.output import result_console, say, write_json, write_lines
 
 
 def plan(
@@ -23,6 +24,7 @@ def plan(
     curve: tuple[float, float, float] | None = None,
     point: Repeated = (),
     page: Path | None = None,
+    force: Annotated[bool, SWITCH] = False,
     json: Json = False,
 ) -> int:
     """How many examples promise a risk, before anybody looks at one?
@@ -38,10 +40,19 @@ def plan(
         point: With --labeled, instead: a risk that was measured after so many examples, as
             400:0.12. A curve is fitted to all such points.
         page: Write the table and a picture of the chance.
+        force: Overwrite --page if it exists.
     """
     from nonvacuous.evaluation.plan import plan as planned
 
     failure = failure_of(confidence)
+    if labeled is not None and curve is None and not point:
+        raise UsageError(
+            "--labeled needs a learning curve: add --curve with its limit, scale and power, or "
+            "--point 400:0.12 --point 800:0.08.",
+            instead={"--point": ("400:0.12", "--point", "800:0.08")},
+        )
+    if page is not None:
+        check_free(page, "--page", force=force)
     result = planned(
         target,
         risk,
@@ -61,6 +72,7 @@ def plan(
         write_study(
             plan_page(asdict(result), (str(result), result.told_apart), sizes, chances), page
         )
+        say(f"The page of this plan: {page}")
     if json:
         write_json(asdict(result))
         return DONE
