@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # spares the import of typing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    Instead = Mapping[str, str | None] | str | None
+    Instead = Mapping[str, str | tuple[str, ...] | None] | str | None
 
 
 class NonvacuousError(Exception):
@@ -19,8 +19,8 @@ class NonvacuousError(Exception):
 class BadInput(NonvacuousError, ValueError):
     """An argument, a file or a data set is not what it must be.
 
-    instead   flags with which the command might do: a value for each, or None for a switch; or
-              another command to try
+    instead   flags with which the command might do: a value for each, several as a tuple, or None
+              for a switch; or another command to try
     """
 
     def __init__(self, *message: object, instead: Instead = None) -> None:

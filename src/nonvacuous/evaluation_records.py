@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from nonvacuous import records
+from nonvacuous.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -20,19 +21,22 @@ class MetricEntry:
                 losses: values between 0 and 1, or scaled to it from a declared range
     one_column  whether it reads one column of numbers; all others read predictions and labels
     answers     whether predictions are classes, like the labels; else scores or numbers
-    needs       settings that it cannot do without, and what is said where they are missing
+    needs       settings that it cannot do without, what is said where one is missing, and a value
+                with which the command is shown then
     """
 
     words: str
     counts: Literal["events", "classes", "losses"]
     one_column: bool = False
     answers: bool = False
-    needs: tuple[tuple[str, str], ...] = ()
+    needs: tuple[tuple[str, str, str | tuple[str, ...]], ...] = ()
 
 
-_ONE_CLASS = (("positive", "metric {metric!r} is about one class: name it as positive"),)
-_ANSWER = (("abstain", "metric 'selective error' needs the prediction that means no answer"),)
-_RANGE = (("range", "metric {metric!r} needs the declared range of the error"),)
+_ONE_CLASS = (("positive", "metric {metric!r} is about one class: name it as positive", "CLASS"),)
+_ANSWER = (
+    ("abstain", "metric 'selective error' needs the prediction that means no answer", "VALUE"),
+)
+_RANGE = (("range", "metric {metric!r} needs the declared range of the error", ("0", "20")),)
 #: Every metric; what it computes stands in ``evaluation/outcomes.py``.
 METRICS: dict[str, MetricEntry] = {
     "error": MetricEntry("error", "events", answers=True),
@@ -79,7 +83,7 @@ class Evaluation(records.Record):
     """Least and largest value of a loss or of the error of a regression; values beyond are clipped,
     and the statement says so."""
     classes: tuple[str | int, ...] | None = None
-    """All classes in their order; predictions may then be positions in it."""
+    """All classes in their order, as cat,dog; predictions may then be positions in it."""
     where: tuple[str, ...] = ()
     """Only rows of the file with this value, written column=value; may be repeated. Fixed before
     anybody looked at errors."""
@@ -109,11 +113,20 @@ class Evaluation(records.Record):
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"there is no metric {given!r}.{hint} There are {', '.join(known)}")
 
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _in_one_word(cls, given: object) -> object:
+        """All classes in one word, as the command line lets them be written: cat,dog."""
+        if isinstance(given, list | tuple) and len(given) == 1 and isinstance(given[0], str):
+            return tuple(name.strip() for name in given[0].split(","))
+        return given
+
     @model_validator(mode="after")
     def _complete(self) -> Evaluation:
-        for name, complaint in self.entry.needs:
+        for name, complaint, value in self.entry.needs:
             if getattr(self, name) is None:
-                raise ValueError(complaint.format(metric=self.metric))
+                shown = {f"--{name}": value}
+                raise BadInput(complaint.format(metric=self.metric), instead=shown)
         if self.range is not None and not self.range[0] < self.range[1]:
             raise ValueError(f"the range {self.range} must run from a smaller to a larger number")
         if self.classes is not None and len(set(self.classes)) != len(self.classes):

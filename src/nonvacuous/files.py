@@ -91,6 +91,17 @@ def _beside(path: Path, content: Content, *, durable: bool = True) -> Iterator[P
             sync_folder(path.parent)
 
 
+def meant(path: Path) -> Path:
+    """The file for whose sake a passing one was opened: the unfinished one, or its lock.
+
+    >>> meant(Path("run/.table.md.23769.664750b2.part")), meant(Path("watch.json.lock")).name
+    (PosixPath('run/table.md'), 'watch.json')
+    """
+    if path.suffix == _PART:
+        return path.with_name(path.name[1:].rsplit(".", 3)[0])
+    return path.with_suffix("") if path.suffix == ".lock" else path
+
+
 def open_here(path: Path, mode: str, **settings: Any) -> IO[Any]:
     """``open`` for a file whose folder may be a stranger's: it follows no link, waits on no pipe.
 

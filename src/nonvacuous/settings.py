@@ -113,8 +113,9 @@ def in_words(
     if complaint["type"] == "missing":
         return BadInput(f"{name} is needed")
     if complaint["type"] == "value_error":
-        text = str(complaint["ctx"]["error"])
-        return BadInput(text if text.startswith(name) else f"{name}: {text}")
+        own = complaint["ctx"]["error"]
+        text, instead = str(own), getattr(own, "instead", None)
+        return BadInput(text if text.startswith(name) else f"{name}: {text}", instead=instead)
     wanted = complaint["msg"].removeprefix("Input should ")
     said = f": {wanted}" if wanted == complaint["msg"] else f" must {wanted}"
     return BadInput(f"{name}{said}, got {complaint['input']!r}")

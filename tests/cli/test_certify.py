@@ -259,6 +259,15 @@ def test_the_gate(place, invoke, quick, limit, code):
         assert done.next == "nonvacuous report runs/x-mlp-8-seed0"
 
 
+def test_a_risk_that_is_met_but_not_shown_asks_for_a_plan(place, invoke, quick):
+    done = invoke(*quick(no_report=None), "--max-risk", "0.001")
+    assert done.next == "python -m webbrowser runs/x-mlp-8-seed0/report.html"
+    done = invoke(*quick(), "--resume", "--max-risk", "0.1")
+    measured = float(done.next.rsplit(" ", 1)[1])
+    assert done.code == exits.TOO_RISKY
+    assert done.next.startswith("nonvacuous plan --target 0.1 --risk ") and 0 < measured < 0.1
+
+
 def test_the_gate_does_not_let_a_vacuous_promise_through(place, invoke, quick):
     done = invoke(
         *quick("--prior-fraction", "0", "--prior-scale", "0.0001", "--no-twin", epochs="10"),

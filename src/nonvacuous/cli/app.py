@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from cyclopts import App, CycloptsError
 
+    from nonvacuous.cli.exits import UsageError
+
     app: App
 
 SUMMARY = "How wrong can this network be on data it has not seen? Get a number you can prove."
@@ -141,24 +143,34 @@ def _as_flag(name: str) -> str:
     return f"--{names[-1].replace('_', '-')}" if names else ""
 
 
-def _usage_message(error: CycloptsError, command: str | None = None) -> str:
+def _usage_error(error: CycloptsError, command: str | None = None) -> UsageError:
     """The parser's message on one line, with the file that a value came from, if it was a file."""
-    message = " ".join(str(error).split())
+    from nonvacuous.cli.exits import UsageError
+
+    message, instead = " ".join(str(error).split()), None
     refused = error.__cause__
     if type(refused).__name__ == "ValidationError":  # pydantic's, which is loaded by few commands
         from nonvacuous.settings import in_words
 
-        message = f"{in_words(refused, spelled=_as_flag)}."  # type: ignore[arg-type]
+        known = in_words(refused, spelled=_as_flag)  # type: ignore[arg-type]
+        message, instead = f"{known}.", known.instead
     if type(error).__name__ == "MissingArgumentError" and not getattr(error, "keyword", None):
         missing = error.argument  # not given at all, which the parser words as given without value
         message = f"{command or 'the command'} needs {missing.name if missing else 'an argument'}."
+    if type(error).__name__ == "UnusedCliTokensError":
+        first = getattr(error, "unused_tokens", [""])[0]
+        message = (
+            f"{first!r} belongs to no flag. A flag that may have several values is given once for "
+            "each, as in --group site --group age."
+        )
     keyword = str(getattr(getattr(error, "token", None), "keyword", ""))
     if type(error).__name__ == "UnknownOptionError" and command == "certify":
         for meant, guessed in _GUESSED.items():
             if keyword.replace("_", "-") in guessed:
                 message = f"Unknown option: {keyword}. Did you mean {meant}?"
     source = str(getattr(getattr(error, "token", None), "source", "cli"))
-    return message if source in ("", "cli", "environment") else f"{source}: {message}"
+    message = message if source in ("", "cli", "environment") else f"{source}: {message}"
+    return UsageError(message, instead=instead)
 
 
 def __getattr__(name: str) -> App:
@@ -261,7 +273,10 @@ def _run(tokens: list[str]) -> int:
             sys.stdout.flush()
             return code if isinstance(code, int) else exits.DONE
         except CycloptsError as error:
-            message, code = _usage_message(error, command), exits.USAGE
+            meant = _usage_error(error, command)
+            message, code = str(meant), exits.USAGE
+            if meant.instead:
+                next_command = exits.again(meant.instead)
         except NonvacuousError as error:
             if instead := getattr(error, "instead", None):  # it knows better
                 next_command = exits.again(instead)

@@ -20,7 +20,7 @@ from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import check_writable, device_of, in_use, instead_of, other_settings
 from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import say, write_certificate, write_error, write_next
-from nonvacuous.cli.report import write_page
+from nonvacuous.cli.report import PAGE, write_page
 from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.distributions.priors import at_initialization, zero_mean
@@ -154,8 +154,7 @@ def _folder_trouble(error: OSError, folder: Path) -> CommandError:
             instead={"--resume": None, "--force": ""},
         )
     return CommandError(
-        f"the run folder {folder} cannot be used: {exits.trouble_of(error)} Name a folder that you "
-        "may write to with --out.",
+        f"the run folder {folder} cannot be used: {exits.trouble_of(error, writing=True)}",
         instead={"--out": "FOLDER"},
     )
 
@@ -266,5 +265,15 @@ def _verdict(certificate: Certificate, call: Call, folder: Path) -> int:
         reason = f"the certificate promises {shown_up(certificate.risk_upper)} only"
     asked = limit is not None and certificate.gate is None
     gate = f"; --max-risk asks for at most {limit:g}" if asked else ""
-    write_error(f"{reason}{gate}.", next_command=shlex.join(["nonvacuous", "report", str(folder)]))
+    write_error(f"{reason}{gate}.", next_command=shlex.join(_remedy(certificate, call, folder)))
     return exits.FAILED if limit is None else exits.TOO_RISKY
+
+
+def _remedy(certificate: Certificate, call: Call, folder: Path) -> list[str]:
+    """How many new examples show the risk that is asked for, if it is met; else the page."""
+    measured = f"{certificate.empirical.mean:.3g}"
+    if certificate.status == "valid" and 0.0 < float(measured) < (call.max_risk or 0.0):
+        return ["nonvacuous", "plan", "--target", f"{call.max_risk:g}", "--risk", measured]
+    if call.report:
+        return ["python", "-m", "webbrowser", str(folder / PAGE)]
+    return ["nonvacuous", "report", str(folder)]

@@ -97,11 +97,8 @@ def evaluate(
 ) -> int:
     """Promise how wrong a predictor is, from examples that it never saw."""
     failure_of(call.confidence)
-    with as_usage():
-        for flag, limit in ("--max-risk", call.max_risk), ("--max-group-risk", call.max_group_risk):
-            if limit is not None:
-                checks.unit_interval(flag, limit)
     chosen, out = settings or Evaluation(), call.out
+    _check_gates(call, chosen)
     file = file or call.unlabeled
     if file is None:
         raise UsageError("name the file of predictions and labels, as in: evaluate answers.csv")
@@ -144,6 +141,28 @@ def evaluate(
     return _gates(report, call)
 
 
+def _check_gates(call: Call, settings: Evaluation) -> None:
+    """Refuse gates that could not be tried, before the test is made."""
+    low, high = settings.range or (0.0, 1.0)
+    for flag, limit in ("--max-risk", call.max_risk), ("--max-group-risk", call.max_group_risk):
+        if limit is None:
+            continue
+        if settings.range is not None and settings.metric != "score" and 1.0 < limit <= high:
+            scaled = (limit - low) / (high - low)
+            raise UsageError(
+                f"{flag} is a risk scaled from [{low:g}, {high:g}] to [0, 1]: there {limit:g} is "
+                f"{scaled:.4g}.",
+                instead={flag: f"{scaled:.4g}"},
+            )
+        with as_usage():
+            checks.unit_interval(flag, limit)
+    if call.max_group_risk is not None and not call.group and call.certified is None:
+        raise UsageError(
+            "--max-group-risk needs groups: name their column with --group.",
+            instead={"--group": "COLUMN"},
+        )
+
+
 def _check_meaning(call: Call, metric: str) -> None:
     """Refuse a column that two flags give opposite meanings."""
     if call.loss is not None and call.score is not None:
@@ -165,6 +184,12 @@ def _answered(
     """The predictor with its inputs and labels, and the other columns as arrays."""
     from nonvacuous.data.load import import_function
 
+    if call.inputs == call.labels:
+        raise UsageError(
+            f"--inputs and --labels are one column, {call.labels!r}: the predictor would be told "
+            "the labels.",
+            instead={"--inputs": "COLUMN"},
+        )
     function: Any = import_function(str(call.predictor))
     if call.engine == "ray":
         from nonvacuous.evaluation.predicting import OnRay
@@ -184,8 +209,6 @@ def _gates(report: Any, call: Call) -> int:
     if max_risk is None and max_group is None:
         return DONE
     worst = report.evaluation.worst_group_upper
-    if max_group is not None and worst is None:
-        raise UsageError("--max-group-risk needs groups: name their column with --group.")
     failed = [] if _allowed(report.status, call) else [f"the report is {report.status}"]
     for what, risk, flag, limit in (
         ("the", report.risk_upper, "--max-risk", max_risk),

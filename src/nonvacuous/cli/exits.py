@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nonvacuous.errors import BadInput
+from nonvacuous.files import meant
 
 if TYPE_CHECKING:
     from nonvacuous.errors import Instead
@@ -30,7 +32,7 @@ def started_with(tokens: Sequence[str]) -> Iterator[None]:
 def again(changes: Instead = None, *, without: Sequence[str] = ()) -> str:
     """The same command once more with other flags: a value for each, None for a switch.
 
-    An empty value takes a flag away, and a command stands as it is.
+    Several values are a tuple, an empty one takes a flag away, and a command stands as it is.
 
     >>> with started_with(["certify", "--data", "my file.npz", "--device=cuda", "--force"]):
     ...     print(again({"--device": "cpu", "--resume": None, "--force": ""}))
@@ -46,12 +48,16 @@ def again(changes: Instead = None, *, without: Sequence[str] = ()) -> str:
         if left.get(flag):
             if not equals:
                 next(words, None)
-            kept += [flag, str(left.pop(flag))]
+            kept += [flag, *_values(left.pop(flag))]
         elif word not in left:
             kept.append(word)
     for flag, value in left.items():
-        kept += [flag] if value is None else [flag, value] if value else []
+        kept += [flag] if value is None else [flag, *_values(value)] if value else []
     return shlex.join(["nonvacuous", *kept])
+
+
+def _values(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else (str(value),)
 
 
 DONE = 0
@@ -100,14 +106,23 @@ def help_of(command: str | None) -> str:
     return "nonvacuous --help" if command is None else f"nonvacuous {command} --help"
 
 
-def trouble_of(error: OSError) -> str:
-    """What the system says, with the file it says it about.
+def trouble_of(error: OSError, *, writing: bool = False) -> str:
+    """What the system says, with the file it says it about, and what to do if that is an output.
 
     >>> trouble_of(FileNotFoundError(2, "No such file or directory", "x.npz"))
     'x.npz: No such file or directory.'
+    >>> trouble_of(PermissionError(13, "No access", "run/.certificate.json.7.0a1b.part"))
+    'run/certificate.json: No access. Name a file or folder that you may write to with --out.'
     """
     what = error.strerror or str(error)
-    return f"{error.filename}: {what}." if error.filename else f"{what}."
+    if not error.filename:
+        return f"{what}."
+    path = Path(os.fsdecode(error.filename))
+    file = meant(path)
+    writing = writing or file != path or isinstance(error, FileExistsError | NotADirectoryError)
+    flag = "--state" if _words.get()[:1] == ("monitor",) else "--out"
+    remedy = f" Name a file or folder that you may write to with {flag}." if writing else ""
+    return f"{file}: {what}.{remedy}"
 
 
 class Stopped(KeyboardInterrupt):

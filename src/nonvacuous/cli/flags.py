@@ -157,7 +157,7 @@ def check_free(file: Path, flag: str, *, force: bool) -> None:
         )
 
 
-def instead_of(path: Path, flag: str = "--out") -> dict[str, str | None]:
+def instead_of(path: Path, flag: str = "--out") -> dict[str, str | tuple[str, ...] | None]:
     """Flags that give the command an output of its own where one is in the way: nothing is lost."""
     stem, suffix = (path.stem, path.suffix) if path.is_file() else (path.name, "")
     names = (path.with_name(f"{stem}-{number}{suffix}") for number in range(2, 1_000))

@@ -328,7 +328,8 @@ def _check_classes(tally: Tally) -> None:
         raise BadInput(
             f"{settings.words} is a mean over all classes, those included that no row of the test "
             f"has: declare them as classes (--classes). In the test there are "
-            f"{', '.join(seen[:10])}{' ...' if len(seen) > 10 else ''}."
+            f"{', '.join(seen[:10])}{' ...' if len(seen) > 10 else ''}.",
+            instead={"--classes": ",".join(seen) if len(seen) <= 10 else "A,B"},
         )
     if settings.metric == "brier" and tally.digests["predictions"].whole:
         raise BadInput(
