@@ -113,11 +113,11 @@ class Evaluation(records.Record):
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"there is no metric {given!r}.{hint} There are {', '.join(known)}")
 
-    @field_validator("classes", mode="before")
+    @field_validator("classes")
     @classmethod
-    def _in_one_word(cls, given: object) -> object:
+    def _in_one_word(cls, given: tuple[str | int, ...] | None) -> tuple[str | int, ...] | None:
         """All classes in one word, as the command line lets them be written: cat,dog."""
-        if isinstance(given, list | tuple) and len(given) == 1 and isinstance(given[0], str):
+        if given is not None and len(given) == 1 and isinstance(given[0], str):
             return tuple(name.strip() for name in given[0].split(","))
         return given
 

@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -31,7 +32,7 @@ STUDY = (
 )
 #: Each section of the page: the command that prints it, and what must have run before.
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "evaluate": ("evaluate x.npz --predictions labels --labels labels",),
+    "evaluate": ("evaluate a.npz --predictions answers --labels labels",),
     "compare": ("compare x.npz --first labels --second labels --labels labels",),
     "plan": ("plan --target 0.05 --risk 0.02",),
     "monitor": ("monitor x.npz --promise 0.5 --predictions labels --labels labels",),
@@ -74,6 +75,7 @@ def here(place, monkeypatch):
     """The newcomer's folder, with trained weights and a sweep besides."""
     monkeypatch.syspath_prepend(str(place))
     save_file(build("mlp:8", (12,), 3, seed=0).state_dict(), "w.safetensors")
+    np.savez("a.npz", labels=np.arange(60) % 3, answers=np.arange(60) % 3)
     Path("cells_json.py").write_text("def f(*, x, seed):\n    return {'square': x * x}\n")
     Path("f.toml").write_text(SWEEP)
     torch.manual_seed(0)
