@@ -117,6 +117,13 @@ def test_a_column_has_one_meaning(tmp_path: Path, flags: list[str], code: int) -
     assert main(["evaluate", str(log), *flags, "--unseen"]) == code
 
 
+def test_what_is_inherited_is_about_the_same_rows(rows: Path, tmp_path: Path, capsys) -> None:
+    command, out = ["evaluate", str(rows), "--where", "site=A"], tmp_path / "runs" / "one"
+    assert main([*command, "--unseen", "--out", str(out)]) == 0
+    assert main([*command, "--certified", str(out), "--predictions", "new", "--old", "label"]) == 0
+    assert "About examples with site=A alone" in capsys.readouterr().out
+
+
 def test_what_is_inherited_from_a_conditional_report_passes_no_gate(
     rows: Path, tmp_path: Path, capsys
 ) -> None:
@@ -233,6 +240,9 @@ def test_rows_of_one_filter_are_chosen_and_verified(tmp_path: Path, capsys) -> N
     report = json.loads(capsys.readouterr().out)
     assert report["empirical"]["errors"] == 75 and report["empirical"]["trials"] == 300
     assert report["status"] == "valid"
+    monitored = ["monitor", old, "--promise", str(out), "--loss", "exact_match"]
+    assert main([*monitored, "--state", str(tmp_path / "s.json")]) == 1
+    assert "about examples with filter=strict alone" in capsys.readouterr().err
     assert main(["verify", str(out)]) == 0
     assert main(["verify", str(out), "--data", old]) == 0
     assert main(["verify", str(out), "--data", new]) == 4

@@ -16,6 +16,7 @@ from nonvacuous.cli.flags import SWITCH, Json, Repeated, dashed, failure_of, ins
 from nonvacuous.cli.output import answered, say, write_certificate, write_lines, write_next
 from nonvacuous.evaluation.tables import READERS, read_columns
 from nonvacuous.evaluation_records import Evaluation
+from nonvacuous.files import check_may_write
 
 
 def _group(name: str, order: int) -> Parameter:
@@ -114,6 +115,8 @@ def evaluate(
             "overwrite it.",
             instead=instead_of(out),
         )
+    if out is not None:
+        check_may_write(out)
     wanted: dict[str, Any] = {"predictions": call.predictions, "labels": call.labels}
     if call.loss is not None or call.score is not None:
         _check_meaning(call, chosen.metric)
@@ -252,8 +255,12 @@ def _inherited(file: Path, certified: Path, call: Call, settings: Evaluation) ->
     path = certified / "certificate.json" if certified.is_dir() else certified
     names = {"new": call.predictions, "old": call.old}
     columns = read_columns(file, names, settings.where)
-    result = disagreement(Certificate.load(path), columns["new"], columns["old"])
-    answered(asdict(result), lambda _: write_lines(str(result)), as_json=call.json)
+    report = Certificate.load(path)
+    result = disagreement(report, columns["new"], columns["old"])
+    lines = [str(result)]
+    if report.evaluation is not None and (selection := report.evaluation.settings.selection):
+        lines.append(f"About examples{selection} alone, as the certificate is.")
+    answered(asdict(result), lambda _: write_lines(*lines), as_json=call.json)
     if call.max_risk is None:
         return DONE
     failed = result.risk_upper > call.max_risk
