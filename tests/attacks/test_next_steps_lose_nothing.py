@@ -50,6 +50,10 @@ def _file(path: Path) -> None:
 TAKEN: dict[str, tuple[Callable[[Path], None], str, tuple[str, ...], str]] = {
     "certify": (_run, "o", DATA, "--out"),
     "evaluate": (_tested, "o", ("seen.csv", "--unseen"), "--out"),
+    "compare": (
+        _file, "o.html", ("x.npz", "--first", "labels", "--second", "labels"), "--page",
+    ),
+    "plan": (_file, "o.html", ("--target", "0.05", "--risk", "0.03"), "--page"),
     "inspect": (_file, "o.svg", ("--model", "mlp:8", "--example", "12"), "--svg"),
     "rescale": (
         _file, "o.safetensors", (*OWN, "--weights", "w.safetensors"), "--out",

@@ -125,6 +125,7 @@ def test_the_weights_are_never_overwritten(weights, invoke):
     for out in ("w.safetensors", "./w.safetensors"):
         done = invoke(*WORDS, "--out", out, "--force")
         assert done.code == exits.USAGE and "is not changed" in done.error
+        assert done.next.endswith("--out w-2.safetensors")
     assert (weights / "w.safetensors").read_bytes() == before
 
 

@@ -52,7 +52,7 @@ def rescale(
     if out.exists() and weights.exists() and out.samefile(weights):
         raise UsageError(
             f"--out: {out} is the file of --weights, which is not changed. Name another file.",
-            instead=instead_of(out),
+            instead={**instead_of(out), "--force": ""},
         )
     check_free(out, "--out", force=force)
     from nonvacuous.cli.rescale_run import run
