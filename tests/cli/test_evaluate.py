@@ -261,7 +261,6 @@ def test_rows_of_one_filter_are_chosen_and_verified(tmp_path: Path, capsys) -> N
         (["--metric", "absolute error"], 2, "declared range", "--range 0 20"),
         (["--metric", "recall"], 2, "one class", "--positive CLASS"),
         (["--metric", "selective error"], 2, "no answer", "--abstain VALUE"),
-        (["--metric", "brier", "--labels", "site"], 1, "order", "--classes A --classes B"),
         (["--metric", "f1"], 1, "mean over all", "--classes 0,1,2,3,4"),
         (["--max-group-risk", "0.1"], 2, "name their column", "--group COLUMN"),
         (["--loss", "new", "--range", "0", "20", "--max-group-risk", "3"], 2, "3 is 0.15", ""),
@@ -278,6 +277,14 @@ def test_what_is_missing_is_named_as_a_flag_before_the_test_is_made(
     said = capsys.readouterr().err
     assert words in said and said.endswith(f"{more}\n")
     assert not (tmp_path / "runs").exists()
+
+
+def test_probabilities_of_classes_with_names_ask_for_the_names(tmp_path: Path, capsys) -> None:
+    (file := tmp_path / "p.csv").write_text("prediction,label\n" + "0.8,cat\n0.1,dog\n" * 50)
+    command = ["evaluate", str(file), "--metric", "brier", "--unseen"]
+    assert main(command) == 1
+    assert capsys.readouterr().err.endswith(" --unseen --classes A --classes B\n")
+    assert main([*command, "--classes", "dog,cat"]) == 0
 
 
 def test_classes_may_be_written_in_one_word(rows: Path, capsys) -> None:
