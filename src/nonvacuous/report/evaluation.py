@@ -10,6 +10,7 @@ from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.evaluation_records import Slice
 from nonvacuous.report import html
+from nonvacuous.report.measured import measured_risk
 from nonvacuous.report.plots import Series, bars, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.report.wording import (
@@ -20,12 +21,15 @@ from nonvacuous.report.wording import (
     percent,
     percent_down,
     percent_up,
+    plural,
     shortened,
     whole,
 )
 
 #: Rows of a table of groups, and of classes, on the page; the certificate has them all.
 _MOST, _MOST_CLASSES = 8, 4
+#: The columns of groups that every test of classes has; the others were declared.
+_CLASSES = ("true class", "predicted class")
 _WORDS = {
     "checked": "checked",
     "asserted": "declared",
@@ -49,7 +53,9 @@ class _Test:
         of_losses = bool(self.record.beside)
         self.up, self.down = (shown_up, shown_down) if of_losses else (percent_up, percent_down)
         groups = self.record.groups.items()
-        self.declared = {column: g for column, g in groups if not column.endswith(" class")}
+        self.declared = {column: g for column, g in groups if column not in _CLASSES}
+        #: Of a metric made of classes, groups have the share of wrong answers: another number.
+        self.alike = self.record.settings.entry.counts != "classes"
 
     def page(self, where: str) -> StudyPage:
         certificate, record = self.certificate, self.record
@@ -57,6 +63,8 @@ class _Test:
         if self.declared:
             worst = self.up(record.worst_group_upper or 1.0)
             said = f"No group in the test is worse than {worst}, at the same confidence."
+            if not self.alike:
+                said = f"Here what counts is the share that is wrong. {said}"
             tables = (self._groups(*declared) for declared in self.declared.items())
             sections.append(Section.of("For whom?", said, *tables))
         if record.groups.get("true class"):
@@ -80,11 +88,14 @@ class _Test:
 
     def _badges(self) -> tuple[str, ...]:
         certificate, record = self.certificate, self.record
-        measured = certificate.empirical.mean
+        measured, counted = measured_risk(certificate), certificate.data.bound.examples
+        draws = f"{whole(counted)} {record.unit}"
+        if record.unit == "examples" and counted < record.rows:
+            draws = f"{whole(counted)} of {plural(record.rows, 'example')} count"
         badges = [
             capital(certificate.status),
             f"{confidence_percent(certificate.budget.failure)} confidence",
-            f"{whole(certificate.data.bound.examples)} {record.unit}",
+            draws,
             f"In the test: {f'{measured:.4g}' if record.beside else percent(measured)}",
         ]
         if certificate.baseline is not None and (told := record.settings.beside_constants):
@@ -115,9 +126,10 @@ class _Test:
     def _picture(self) -> Figure:
         certificate, record = self.certificate, self.record
         rows = [
-            ("everybody", certificate.empirical.mean, record.risk_lower, certificate.risk_upper)
+            ("everybody", measured_risk(certificate), record.risk_lower, certificate.risk_upper)
         ]
-        for column, group in self.declared.items():
+        declared = self.declared if self.alike else {}
+        for column, group in declared.items():
             for value, part in _worst_first(group)[:_MOST]:
                 name, mean = (
                     shortened(clean(f"{column} {value}"), 24),
@@ -125,22 +137,24 @@ class _Test:
                 )
                 rows.append((name, mean, part.risk_lower, part.risk_upper))
         names, means, lows, highs = zip(*rows, strict=True)
+        label = "share that is wrong" if record.settings.metric == "error" else record.settings.words
         svg = bars(
             names,
             {"measured": means},
             title="Measured, with the least and the most",
-            x_label="mean loss" if record.beside else "share that is wrong",
+            x_label="mean loss" if record.beside else clean(label),
             low={"measured": lows},
             high={"measured": highs},
         )
         said = "Each line alone holds at the confidence above; the worst groups are shown."
-        return Figure(svg, said if self.declared else "")
+        return Figure(svg, said if declared else "")
 
     def _groups(self, column: str, group: Mapping[str, Slice]) -> Table:
         worst = _worst_first(group)
         noted = not all(part.sufficient for part in group.values())
         # Not by their headings: a column of the user's may be called like one of ours.
-        headings = (capital(clean(column)), "Tested", "Wrong", "At most", "All at once")
+        wrong = "Sum of losses" if self.record.beside else "Wrong"
+        headings = (capital(clean(column)), "Tested", wrong, "At most", "All at once")
         rows = tuple(
             (
                 clean(value),

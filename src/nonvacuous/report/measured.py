@@ -56,6 +56,14 @@ class Measured:
         return self.errors / self.trials
 
 
+def measured_risk(certificate: Certificate) -> float:
+    """The empirical risk in the units of the promise: F1 of a class is bounded through Jaccard."""
+    mean, test = certificate.empirical.mean, certificate.evaluation
+    if test is None or test.settings.metric != "f1" or test.settings.over_all_classes:
+        return mean
+    return mean / (2.0 - mean)
+
+
 def errors_on_test(certificate: Certificate) -> tuple[Measured, ...]:
     """Every test error on record, that of the certified predictor first."""
     errors = []

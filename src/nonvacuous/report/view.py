@@ -121,7 +121,7 @@ def render(shown: View) -> str:
 
 def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
     """What stands on the scale: of a refused certificate, nothing that looks like a promise."""
-    rate = certificate.empirical.mean
+    rate = measured.measured_risk(certificate)
     held_out = not certificate.kind.prior
     name = "Error counted" if held_out else "Training error"
     counted = [o for o in certificate.observed if not is_test(o)]

@@ -20,7 +20,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput, NonvacuousError, Unrecognized, Unsupported
 from nonvacuous.files import inside
 from nonvacuous.foreign import holds_run, run_settings
-from nonvacuous.report.measured import errors_on_test
+from nonvacuous.report.measured import errors_on_test, measured_risk
 from nonvacuous.study.folder import CELLS, ERROR, RESULT, SWEEP, ending, read_record, state_of
 from nonvacuous.study.functions import plain
 
@@ -76,7 +76,7 @@ def figures_of(certificate: Certificate) -> dict[str, Any]:
         **({"gate": "not passed" if stopped else "passed"} if gated and not refused else {}),
         "risk_upper": None if refused or stopped else certificate.risk_upper,
         "vacuous": certificate.is_vacuous,
-        "empirical_risk": certificate.empirical.mean,
+        "empirical_risk": measured_risk(certificate),
         "test_error": None if test is None else test.rate,
         # The certified predictor's where it was tested; else of the one that is named here.
         "tested": None if test is None else test.whose,

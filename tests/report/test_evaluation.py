@@ -1,0 +1,72 @@
+"""The page of a test says one thing: every number on it is about what is promised, or says so."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import nonvacuous as nv
+from nonvacuous.report.evaluation import page_of
+from nonvacuous.report.view import marks_of
+from nonvacuous.study.runs import figures_of
+
+SEXES = {"passenger class": ["first", "second"] * 600}
+
+
+def sick(settings: dict, **more) -> nv.Certificate:
+    """1,200 patients, 100 of them ill: 80 found, 34 others called ill too."""
+    labels = np.array(["ill"] * 100 + ["well"] * 1100)
+    predictions = np.array(["ill"] * 80 + ["well"] * 20 + ["ill"] * 34 + ["well"] * 1066)
+    call = {"predictions": predictions, "labels": labels, "unseen": True, **more}
+    return nv.evaluate(**call, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("metric", "measured", "counted"),
+    [("f1", 54 / 214, 134), ("jaccard", 54 / 134, 134), ("precision", 34 / 114, 114),
+     ("recall", 20 / 100, 100)],
+)  # fmt: skip
+def test_what_was_measured_is_what_is_promised(metric, measured, counted) -> None:
+    report = sick({"metric": metric, "positive": "ill"})
+    page = page_of(report)
+    assert f"In the test: {100 * measured:.1f}%" in page.badges
+    assert f"{counted} of 1,200 examples count" in page.badges
+    svg = page.sections[0].figures[0].svg
+    assert f"everybody: measured {measured:.4g}." in svg
+    assert report.loss.name in re.sub("<[^>]*>", "", svg)
+    assert report.risk_lower < measured < report.risk_upper
+    shown = (marks_of(report)[0].value, figures_of(report)["empirical_risk"])
+    assert shown == pytest.approx((measured, measured))
+
+
+def test_the_axis_of_a_mean_over_classes_names_it() -> None:
+    for metric in ("balanced error", "f1"):
+        page = page_of(sick({"metric": metric, "classes": ("ill", "well")}, groups=SEXES))
+        assert "1,200 examples" in page.badges
+        svg = page.sections[0].figures[0].svg
+        assert {"balanced error": "balanced error", "f1": "1 - mean F1"}[metric] in svg
+        assert "share that is wrong" not in svg
+        # The groups have another number, which is said, and does not share the axis.
+        assert "first" not in svg
+        told = page.sections[1]
+        assert told.heading == "For whom?"
+        assert told.paragraphs[0].startswith("Here what counts is the share that is wrong. No ")
+
+
+def test_a_column_that_ends_like_ours_is_a_group_like_others() -> None:
+    page = page_of(sick({}, groups=SEXES))
+    (table,) = next(s for s in page.sections if s.heading == "For whom?").tables
+    assert table.headings[:3] == ("Passenger class", "Tested", "Wrong")
+    assert {row[0] for row in table.rows} == {"first", "second"}
+    svg = page.sections[0].figures[0].svg
+    assert "passenger class first" in svg and "share that is wrong" in svg
+
+
+def test_losses_are_summed_and_not_wrong() -> None:
+    losses, settings = [0.02, 0.1] * 300, {"metric": "loss"}
+    groups = {"site": ["A", "A", "B"] * 200}
+    report = nv.evaluate(losses=losses, groups=groups, unseen=True, settings=settings)
+    table = page_of(report).sections[1].tables[0]
+    assert table.headings[:3] == ("Site", "Tested", "Sum of losses")
