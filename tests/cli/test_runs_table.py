@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nonvacuous.cli import exits
 from nonvacuous.cli.runs import fitted, shown
-from nonvacuous.records import Observation
+from nonvacuous.records import BoundRecord, Observation
 from tests.certificates import sealed
 
 RISK = 0.24752229752899155
@@ -136,3 +136,12 @@ def test_columns_that_are_kept_fit(columns, room):
         assert width == natural[name] if numeric[name] else width <= natural[name]
     if sum(natural.values()) + 3 * len(natural) <= room:
         assert widths == natural
+
+
+def test_a_declared_threshold_is_not_rounded(place: Path, invoke) -> None:
+    """The double 0.2 lies above 1/5: rounded up the gate would be another promise."""
+    gate = BoundRecord(name="gate", theorem="a gate", inputs={"threshold": 0.2})
+    (place / "runs" / "gate").mkdir(parents=True)
+    sealed("holdout", risk_upper=0.2, bound=gate).save(place / "runs/gate/certificate.json")
+    listed = invoke("runs", "runs").out
+    assert "< 0.2 " in listed and "0.2001" not in listed

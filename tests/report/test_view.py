@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from html import unescape
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.comparison import compare
 from nonvacuous.records import (
     Assumption,
+    BoundRecord,
     LossRecord,
     Observation,
     PaperAccounting,
@@ -25,6 +27,9 @@ from nonvacuous.records import (
 from nonvacuous.report import tables, view
 from nonvacuous.report.view import View
 from nonvacuous.report.wording import percent_up
+from nonvacuous.study.runs import Run, figures_of
+from nonvacuous.study.site import table
+from tests.certificates import sealed
 from tests.report import samples
 
 
@@ -168,7 +173,7 @@ def test_a_margin_loss_says_what_it_counts() -> None:
 def test_the_scale_marks_the_test_error_as_no_part_of_the_promise() -> None:
     marks = {mark.kind: mark for mark in view_of(samples.posterior()).marks}
     assert marks["test"].note == "not part of the promise"
-    assert marks["certificate"].text == "≤ 1.6%"
+    assert marks["certificate"].text == "≤ 1.59%"
     assert marks["guessing"].value == pytest.approx(0.9)
 
 
@@ -438,4 +443,36 @@ def test_the_statement_rounds_as_the_rest_of_the_page() -> None:
     seen = view_of(certificate)
     assert shown_up(certificate.risk_upper) in certificate.statement
     assert shown_up(certificate.risk_upper) not in seen.statement
-    assert "1.6%" in seen.statement and "16 in 1,000" in seen.promise.striptags()
+    assert "1.59%" in seen.statement and "16 in 1,000" in seen.promise.striptags()
+
+
+def test_only_the_headline_is_coarse() -> None:
+    """Terms, theorems and legend have the digits of all numbers beside them."""
+    seen = view_of(samples.posterior())
+    last, before = seen.steps[-1], seen.steps[-2]
+    assert last.value == percent_up(samples.posterior().risk_upper) == "1.59%"
+    assert float(before.value.rstrip("%")) <= 1.59
+    assert next(row.value for row in seen.bounds if row.marked) == "1.59%"
+    assert "1.6%" not in view.render(seen)
+
+
+def test_a_declared_threshold_stays_as_declared() -> None:
+    """The double 0.2 lies above 1/5: rounded up it would be another promise."""
+    certificate = sealed(
+        "holdout",
+        risk_upper=0.2,
+        bound=BoundRecord(
+            name="gate",
+            theorem="a gate",
+            inputs={"errors": 31, "trials": 1437, "threshold": 0.2, "failure": 0.05},
+        ),
+    )
+    seen = view_of(certificate)
+    assert seen.steps[-1].value == "< 20%"
+    assert [row.value for row in seen.bounds if row.marked] == ["< 20%"]
+    assert "Gate < 20%" in seen.words and "less than 20%" in seen.promise
+    words = re.sub("<style>.*?</style>", "", view.render(seen), flags=re.DOTALL)
+    assert not {"20.1%", "21%", "0.2001"} & set(re.findall(r"[\d.]+%?", words))
+    (row,) = table((Run("a", Path("a"), "done", figures=figures_of(certificate),
+                        certificate=certificate),), title="t", links={}).rows  # fmt: skip
+    assert row.entries["risk_upper"].text == "< 20%"

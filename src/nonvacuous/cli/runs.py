@@ -41,8 +41,7 @@ def print_table(
     other column may hold a bound under another name, and is printed with every digit.
     """
     cells = {
-        name: [printable(shown(name, row.get(name), known=known)) for row in rows]
-        for name in columns
+        name: [printable(_shown_in(row, name, known=known)) for row in rows] for name in columns
     }
     numeric = {
         name: all(isinstance(row.get(name), int | float | None) for row in rows) for name in columns
@@ -119,6 +118,14 @@ def shown(name: str, value: Any, *, known: Sequence[str] | None = None) -> str:
             return shown_up(value)
         return f"{value:.6g}" if known is None or name in known else repr(value)
     return str(value)
+
+
+def _shown_in(row: Mapping[str, Any], name: str, *, known: Sequence[str] | None) -> str:
+    """A value in words beside the others of its run: a threshold is shown as it was declared."""
+    value = row.get(name)
+    if name == "risk_upper" and row.get("gate") == "passed" and isinstance(value, float):
+        return f"< {value!r}"
+    return shown(name, value, known=known)
 
 
 #: What a terminal has room for, where a run has them; then the settings in which runs differ.

@@ -137,7 +137,8 @@ class _Test:
                 )
                 rows.append((name, mean, part.risk_lower, part.risk_upper))
         names, means, lows, highs = zip(*rows, strict=True)
-        label = "share that is wrong" if record.settings.metric == "error" else record.settings.words
+        settings = record.settings
+        label = "share that is wrong" if settings.metric == "error" else settings.words
         svg = bars(
             names,
             {"measured": means},

@@ -16,12 +16,12 @@ from nonvacuous.report.measured import twin_name
 from nonvacuous.report.wording import (
     capital,
     clean,
+    declared_percent,
     finite,
     nats,
     percent,
     percent_up,
     plural,
-    promised_percent,
     round_percent,
     whole,
 )
@@ -58,10 +58,11 @@ _STEPS = {
 }
 
 
-def shown_risk(certificate: Certificate) -> str:
-    """The promise in percent, wherever it stands on the page: the number of the headline."""
-    shown = promised_percent if certificate.counts_errors else percent_up
-    return shown(certificate.risk_upper)
+def shown_bound(value: float, certificate: Certificate, sign: str = "") -> str:
+    """A bound in percent, rounded up; a threshold as it was declared: the risk is below it."""
+    if value == certificate.gate:
+        return f"< {declared_percent(value)}"
+    return f"{sign}{percent_up(value)}"
 
 
 def step_rows(certificate: Certificate, steps: tuple[Step, ...]) -> tuple[Bar, ...]:
@@ -74,11 +75,11 @@ def step_rows(certificate: Certificate, steps: tuple[Step, ...]) -> tuple[Bar, .
     axis = max(step.risk_upper for step in steps) or 1.0
     rows, before = [], 0.0
     for number, step in enumerate(steps):
-        shown = percent if step.key == "counted" else percent_up
-        last = number == len(steps) - 1
         start, end = sorted((before / axis, step.risk_upper / axis))
-        promised = last and step.risk_upper == certificate.risk_upper
-        value = shown_risk(certificate) if promised else shown(step.risk_upper)
+        value = percent(step.risk_upper)
+        if step.key != "counted":
+            value = shown_bound(step.risk_upper, certificate)
+        last = number == len(steps) - 1
         rows.append(Bar(_STEPS[step.key], step.key, value, start, end, marked=last))
         before = step.risk_upper
     return tuple(rows)
@@ -93,7 +94,7 @@ def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Ba
         name, detail = title_and_detail(row.key) or (clean(row.key), "")
         if row.promised:
             detail = f"{detail}; this is the certificate" if detail else "this is the certificate"
-        value = shown_risk(certificate) if row.promised else percent_up(row.risk_upper)
+        value = shown_bound(row.risk_upper, certificate)
         shown.append(Bar(name, detail, value, 0.0, row.risk_upper, marked=row.promised))
     twin = certificate.held_out_twin
     if twin is not None:
@@ -143,10 +144,10 @@ def label_rows(certificate: Certificate, record: Mapping[str, Any] | None) -> tu
     own = known.get("certificate") == certificate.digest
     if not own or random is None or not 0.0 <= random <= 1.0:
         return ()
-    true = certificate.risk_upper
+    true, shown = certificate.risk_upper, shown_bound(certificate.risk_upper, certificate, "≤ ")
     guess = 1.0 - 1.0 / certificate.data.classes
     return (
-        Bar("Real labels", "this certificate", f"≤ {percent_up(true)}", 0.0, true, marked=True),
+        Bar("Real labels", "this certificate", shown, 0.0, true, marked=True),
         Bar("Random labels", "the same recipe", f"≤ {percent_up(random)}", 0.0, random),
         Bar("Guessing", "all that random labels allow", round_percent(guess), 0.0, guess),
     )

@@ -61,7 +61,7 @@ class View:
         self.weight = "unshown" if certificate.is_vacuous else "non-vacuous"
         if certificate.status == "refused" or certificate.risk_upper >= 1.0:
             self.weight = "vacuous"
-        risk, weight = tables.shown_risk(certificate), self.weight
+        risk, weight = wording.percent_up(certificate.risk_upper), self.weight
         said: dict[str, Any] = {"certificate": certificate, "weight": weight, "risk": risk}
         self.promise = Markup(html.words("headline.html.jinja", **said))
         self.confidence = Markup(html.words("confidence.html.jinja", **said))
@@ -97,7 +97,7 @@ class View:
         # The certificate's own words, with its number rounded as everywhere else on the page.
         self.statement = wording.clean(certificate.statement).replace(
             f"at most {shown_up(certificate.risk_upper)}.",
-            f"at most {tables.shown_risk(certificate)}.",
+            f"at most {risk}.",
         )
         self.steps = tables.step_rows(certificate, comparison.steps) if comparison else ()
         self.labels = tables.label_rows(certificate, labels)
@@ -147,12 +147,12 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
             name = measured.twin_name(certificate)
             marks.append(Mark("twin", name, twin.risk_upper, text))
         if certificate.gate is None:
-            text = f"≤ {tables.shown_risk(certificate)}"
-            marks.append(Mark("certificate", "Certificate", certificate.risk_upper, text))
+            name, promised = "Certificate", certificate.risk_upper
         else:
-            passed = "Gate" if certificate.risk_upper < 1.0 else "Gate, not passed"
-            text = f"< {wording.declared_percent(certificate.gate)}"
-            marks.append(Mark("certificate", passed, certificate.gate, text))
+            name = "Gate" if certificate.risk_upper < 1.0 else "Gate, not passed"
+            promised = certificate.gate
+        text = tables.shown_bound(promised, certificate, "≤ ")
+        marks.append(Mark("certificate", name, promised, text))
     baseline = certificate.baseline
     if certificate.counts_errors and baseline is not None:
         name = f"Always “{wording.shortened(wording.clean(baseline.name), 16)}”"

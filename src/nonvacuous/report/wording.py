@@ -41,16 +41,6 @@ def frequency(risk: float) -> Frequency:
     return Frequency(count, out_of, strict=count > exact * out_of)
 
 
-def promised_percent(risk: float) -> str:
-    """The promise itself in percent: the same number as in the headline, rounded once.
-
-    >>> promised_percent(0.366), promised_percent(0.0158794), promised_percent(1.0)
-    ('37%', '1.6%', '100%')
-    """
-    rounded = frequency(risk)
-    return f"{(Decimal(100 * rounded.count) / rounded.out_of).normalize():f}%"
-
-
 def percent(value: float) -> str:
     """A measured rate, to the nearest digit shown.
 

@@ -123,7 +123,8 @@ def _kind(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 _PERCENT = ("test_error", "training_error", "baseline")
-_PERCENT_UP = ("risk_upper", "twin")
+_PROMISE = "risk_upper"
+_PERCENT_UP = (_PROMISE, "twin")
 #: What only a certificate may say: a function's result of this name is shown as its own.
 _PROMISED = ("status", "vacuous", *_PERCENT_UP)
 _LETTERS = 60
@@ -206,7 +207,7 @@ def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table
                 promised=view.promised_on(ordered),
                 marks=ordered,
                 words=view.in_words(ordered),
-                entries={c.name: _entry(c.name, row) for c in (*shown, *behind)},
+                entries={c.name: _entry(c.name, row, own) for c in (*shown, *behind)},
             )
         )
     return Table(
@@ -245,14 +246,16 @@ def _said_once(column: Column, rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{column.title.lower()} {_entry(column.name, row).text}"
 
 
-def _entry(name: str, row: Mapping[str, Any]) -> Entry:
+def _entry(name: str, row: Mapping[str, Any], marks: Sequence[Mark] = ()) -> Entry:
     value = row.get(name)
     if value is None:
         return Entry("", None)
     if isinstance(value, bool):
         return Entry("yes" if value else "no", "yes" if value else "no")
     if isinstance(value, int | float):
-        return Entry(_number(name, value), repr(value), _note(name, row))
+        # The promise reads as on its page: a declared threshold is not rounded.
+        promised = (mark.text for mark in marks if (mark.kind, name) == ("certificate", _PROMISE))
+        return Entry(next(promised, _number(name, value)), repr(value), _note(name, row))
     text = clean(value if isinstance(value, str) else str(value))
     return Entry(shortened(text, _LETTERS), text)
 
