@@ -7,6 +7,7 @@ import html
 import json
 import math
 import os
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,9 +23,6 @@ from nonvacuous.files import write_atomically
 from nonvacuous.foreign import read_bytes
 from nonvacuous.kinds import KINDS, AnyMode, Kind, Predictor
 from nonvacuous.sparsity_records import SparsityRecord
-
-#: The command that gives what the held-out twin promises.
-PLAIN_TEST = "nonvacuous certify --mode holdout --unseen --weights FILE --data FILE"
 
 Status = Literal["valid", "conditional", "refused"]
 
@@ -245,6 +243,13 @@ class Certificate(records.Record):
         return self.status != "refused" and twin is not None and twin.risk_upper <= self.risk_upper
 
     @property
+    def plain_test(self) -> str:
+        """The command that gives what the held-out twin promises."""
+        model, files = self.model, "--weights FILE --data FILE"
+        name = shlex.quote(model.architecture) if model.built_in else "MODULE:FUNCTION"
+        return f"nonvacuous certify --mode holdout --unseen {files} --model {name}"
+
+    @property
     def unshown(self) -> str:
         """What is said until the predictor is shown to be better than a constant answer."""
         answer = "one class" if self.baseline is None else f"“{self.baseline.name}”"
@@ -264,7 +269,8 @@ class Certificate(records.Record):
         twin = self.held_out_twin
         beside = f"; held-out twin {shown_up(twin.risk_upper)}" if twin else "; no held-out twin"
         if self.dominated:
-            beside += f" (tighter than this certificate; set examples aside and run: {PLAIN_TEST})"
+            command = self.plain_test
+            beside += f" (tighter than this certificate; set examples aside and run: {command})"
         if self.baseline is not None and self.counts_errors:
             beside += (
                 f"; always answering “{self.baseline.name}” errs on at least "

@@ -35,6 +35,9 @@ CENTERS: dict[str, str] = {
     "pretrained": "weights trained on other data",
 }
 
+#: Data sets and kinds of networks that their names alone bring back; all others are somebody's own.
+DATA_SETS = ("digits", "mnist", "fashion-mnist", "cifar10")
+ARCHITECTURES = ("mlp", "cnn", "inception", "alexnet", "resnet", "resnet9", "scatter", "vit")
 #: Other words for the same priors, accepted wherever one is named.
 PRIOR_NAMES = {"zero-mean": "zero", "init": "initialization"}
 #: A prior that is learned here: on a fifth of the examples.

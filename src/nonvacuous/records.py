@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from nonvacuous.errors import BadInput
-from nonvacuous.kinds import Center, Way
+from nonvacuous.kinds import ARCHITECTURES, Center, Way
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Failure = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -88,6 +88,11 @@ class ModelRecord(Record):
     fixed_digest: Digest
     #: What was converted so that it gives one float32 score for each class, in words.
     conversions: tuple[Text, ...] = ()
+
+    @property
+    def built_in(self) -> bool:
+        """Whether its name alone brings it back."""
+        return self.architecture.partition(":")[0] in ARCHITECTURES
 
 
 class DistributionRecord(Record):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nonvacuous.certificate import PLAIN_TEST
 from nonvacuous.report import view
 from tests.certificates import sealed
 from tests.report import samples
@@ -13,14 +12,27 @@ def test_line_two_names_the_command_that_gives_the_tighter_promise():
     assert certificate.held_out_twin is not None
     assert certificate.dominated
     assert "tighter than this certificate" in certificate.lines()[1]
-    assert PLAIN_TEST in certificate.lines()[1]
+    command = certificate.plain_test
+    assert command.endswith(" --weights FILE --data FILE --model cnn:32,64")
+    assert command in certificate.lines()[1]
     shown = view.View(certificate)
-    command = PLAIN_TEST.partition(" --weights")[0]  # the page has no room for all of it
     assert "dominated by its twin" in shown.verdict and shown.tighter == command
     words = "".join(f"<span>{word}</span> " for word in command.split()).rstrip()
     assert f'dominated by its twin.</bdi> Tighter: <code class="inline">{words}</code>' in (
         view.render(shown)
     )
+
+
+def test_the_command_names_a_network_that_can_be_built():
+    """Another one than the recommended is named; a stranger's own is left to its author."""
+    for name, flag in (
+        ("mlp:8", "mlp:8"),
+        ("mlp:8; rm -rf x", "'mlp:8; rm -rf x'"),
+        ("my_model:build", "MODULE:FUNCTION"),
+        ("Sequential", "MODULE:FUNCTION"),
+    ):
+        model = sealed().model.model_copy(update={"architecture": name})
+        assert sealed(model=model).plain_test.endswith(f" --model {flag}")
 
 
 def test_a_tighter_certificate_is_not_called_dominated():

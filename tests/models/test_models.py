@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import ARCHITECTURES
 from nonvacuous.models import BUILDERS, Cnn, Mlp, build
 
 SHAPES = [(1, 28, 28), (3, 32, 32), (1, 8, 8), (2, 9, 5), (20,), (4, 6)]
@@ -146,3 +147,7 @@ def test_seed_fixes_the_weights_and_leaves_torch_alone():
 def test_bad_models(name, shape, classes, message):
     with pytest.raises(BadInput, match=message):
         build(name, shape, classes)
+
+
+def test_what_pages_take_for_built_in_is_built_in() -> None:
+    assert tuple(BUILDERS) == ARCHITECTURES

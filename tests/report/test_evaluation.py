@@ -70,3 +70,12 @@ def test_losses_are_summed_and_not_wrong() -> None:
     report = nv.evaluate(losses=losses, groups=groups, unseen=True, settings=settings)
     table = page_of(report).sections[1].tables[0]
     assert table.headings[:3] == ("Site", "Tested", "Sum of losses")
+
+
+def test_the_command_to_count_again_asks_for_columns_that_are_not_kept(tmp_path) -> None:
+    def command(report: nv.Certificate, where: str) -> str:
+        said = next(s for s in page_of(report, where=where).sections if s.heading.startswith("Can"))
+        return said.paragraphs[0].partition("again: ")[2]
+
+    assert command(sick({}), "a b") == "nonvacuous verify 'a b' --data FILE"
+    assert command(sick({}, folder=tmp_path / "kept"), "kept") == "nonvacuous verify kept"

@@ -139,7 +139,7 @@ def test_the_order_is_that_of_a_persons_questions() -> None:
         "Layers, worst first",
         "All bounds side by side",
         "Can I check it?",
-        "nonvacuous verify runs/one",
+        "nonvacuous verify runs/one --data SOURCE",
         "What this does not say",
     ]
     places = [words.index(part) for part in order]

@@ -6,6 +6,7 @@ import math
 import re
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -267,11 +268,28 @@ def test_a_ledger_line_with_choices_says_how_many_share_it() -> None:
 
 
 def test_the_command_to_verify_is_exact() -> None:
-    certificate = samples.posterior()
+    certificate = sealed()
     assert view.View(certificate).verify_command == "nonvacuous verify ."
     odd = view.View(certificate, run_folder="my  runs/it's; rm -rf").verify_command
     assert odd == "nonvacuous verify 'my  runs/it'\"'\"'s; rm -rf'"
-    assert "'runs/one/certificate.json'" in view_of(certificate).verify_python
+    assert "'runs/one/certificate.json'" in view_of(samples.posterior()).verify_python
+
+
+def test_the_command_to_verify_asks_for_what_is_somebodys_own(tmp_path: Path) -> None:
+    built_in = sealed()
+    model = built_in.model.model_copy(update={"architecture": "my_model:build"})
+    data = built_in.data.model_copy(update={"name": "x"})
+
+    def asked(folder: Path = tmp_path, **parts: Any) -> str:
+        shown = view.View(sealed(**parts), run_folder=folder)
+        return shown.verify_command.removeprefix(f"nonvacuous verify {folder}").strip()
+
+    assert asked() == ""
+    assert asked(data=data) == "--data SOURCE"
+    assert asked(model=model) == "--model MODULE:FUNCTION"
+    assert asked(data=data, model=model) == "--data SOURCE --model MODULE:FUNCTION"
+    (tmp_path / "config.toml").write_text('source = "mine/digits.npz"\n')
+    assert asked() == "--data SOURCE"
 
 
 def test_rescaling_without_columns_still_tells_both_sides() -> None:

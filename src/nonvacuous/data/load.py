@@ -28,6 +28,7 @@ from nonvacuous.data.readers.pictures import read_idx, read_images
 from nonvacuous.data.readers.tables import read_labelled, read_parquet
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.foreign import imported
+from nonvacuous.kinds import DATA_SETS
 
 DIGIT_NAMES = tuple(str(digit) for digit in range(10))
 FASHION_NAMES = (
@@ -37,7 +38,7 @@ FASHION_NAMES = (
 CIFAR_NAMES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
-NAMES = ("digits", "mnist", "fashion-mnist", "cifar10")
+NAMES = DATA_SETS
 """The data sets known by name. Only digits needs no files."""
 
 # Debian's package dataset-fashion-mnist puts the files there.

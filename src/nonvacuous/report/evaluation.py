@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from nonvacuous.report.wording import (
     percent_up,
     plural,
     shortened,
+    visible,
     whole,
 )
 
@@ -69,9 +71,10 @@ class _Test:
             sections.append(Section.of("For whom?", said, *tables))
         if record.groups.get("true class"):
             sections.append(Section.of("Which classes?", self._classes()))
+        here, columns = shlex.quote(visible(where)), "" if certificate.artifacts else " --data FILE"
         check = Section.of(
             "Can I check it?",
-            f"Anybody who has the columns can count again: nonvacuous verify {clean(where)}",
+            f"Anybody who has the columns can count again: nonvacuous verify {here}{columns}",
             f"{clean(certificate.statement)} Theorem: {clean(certificate.bound.theorem)}.",
         )
         return StudyPage(

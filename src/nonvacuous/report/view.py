@@ -14,8 +14,10 @@ from markupsafe import Markup
 
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.certificate import PLAIN_TEST, Certificate
+from nonvacuous.certificate import Certificate
 from nonvacuous.comparison import Comparison
+from nonvacuous.foreign import run_settings
+from nonvacuous.kinds import DATA_SETS
 from nonvacuous.report import html, measured, tables, wording
 from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
 from nonvacuous.report.plots import Series, lines
@@ -72,11 +74,11 @@ class View:
             errors=errors_on_test(certificate),
             predictor=PREDICTOR[certificate.predictor],
         )
-        #: The command that gives the twin's smaller promise; the page has no room for its files.
+        #: The command that gives the twin's smaller promise.
         twin = certificate.held_out_twin
         smaller = twin is not None and twin.risk_upper < certificate.risk_upper
         dominated = certificate.dominated and smaller
-        self.tighter = PLAIN_TEST.partition(" --weights")[0] if dominated else ""
+        self.tighter = wording.clean(certificate.plain_test) if dominated else ""
         self.predictor = PREDICTOR[certificate.predictor].removeprefix("the ")
         #: The given network itself, where the promise is about noise around it: its errors among
         #: the examples that count and in a test, and what that test is worth.
@@ -108,8 +110,19 @@ class View:
         self.curves = curves(history or ())
         folder = Path("." if run_folder is None else run_folder)
         here, file = wording.visible(str(folder)), wording.visible(str(folder / "certificate.json"))
-        self.verify_command = f"nonvacuous verify {shlex.quote(here)}"
+        missing = _missing(certificate, folder)
+        self.verify_command = f"nonvacuous verify {shlex.quote(here)}{missing}"
         self.verify_python = f"nonvacuous.verify({file!r}, {here!r}).raise_if_failed()"
+
+
+def _missing(certificate: Certificate, folder: Path) -> str:
+    """What verify has to be told to see data and network of somebody's own."""
+    name = certificate.data.name
+    known = name.removesuffix(" (test)")
+    # A file of one's own may be called digits.npz: the run says where its data came from.
+    own = known not in DATA_SETS or run_settings(folder).get("source", known) not in (known, name)
+    model = "" if certificate.model.built_in else " --model MODULE:FUNCTION"
+    return f"{' --data SOURCE' if own else ''}{model}"
 
 
 def render(shown: View) -> str:
