@@ -94,3 +94,14 @@ def test_pictures_need_numbers(result):
     )
     assert set(figures(unwatched)) == {"figure-1c"}
     assert figures(result) == figures(result), "the same numbers give the same pictures"
+
+
+def test_the_largest_class_is_named_where_it_does_better_than_a_guess(result):
+    def said(largest: float | None) -> str:
+        return render(page(Single(record=replace(result, largest_class=largest).to_dict()), "x"))
+
+    guess = f"{100 * result.guessing:.0f} %"
+    assert f"Guessing errs on {guess}, always answering the largest class on 10 %." in said(0.1)
+    for nothing in (None, result.guessing):
+        assert f"Guessing errs on {guess}." in said(nothing)
+    assert result.largest_class is not None and result.largest_class <= result.guessing

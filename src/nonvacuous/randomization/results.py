@@ -120,6 +120,8 @@ class Study:
     findings: tuple[Finding, ...]
     networks: int
     seconds: float
+    #: The test error of always answering its largest class; studies made before lack it.
+    largest_class: float | None = None
 
     @property
     def guessing(self) -> float:

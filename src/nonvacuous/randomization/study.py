@@ -150,6 +150,7 @@ def study(
         findings=(),
         networks=workshop.networks,
         seconds=time.monotonic() - began,
+        largest_class=1.0 - max(test.class_counts()) / len(test),
     )
     workshop.close()
     return replace(result, findings=findings_of(result))

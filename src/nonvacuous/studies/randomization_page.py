@@ -187,7 +187,7 @@ def _conditions(study: Study, drawn: dict[str, str]) -> Section:
         f"{study.dimensions:,} inputs and {study.classes} classes. In every condition "
         f"{study.settings.seeds} networks start from the same weights; only the training data "
         "differ. Test labels are always the true ones. Guessing errs on "
-        f"{100 * study.guessing:.0f} %.",
+        f"{_guessing(study)}.",
         "The gap is the test error minus the training error: what the training error hides. Time "
         "to fit counts epochs until no training label is wrong, relative to true labels.",
         *_pictures(
@@ -197,6 +197,19 @@ def _conditions(study: Study, drawn: dict[str, str]) -> Section:
             ("figure-1b", f"Epochs to fit every label; band: {confidence} interval over seeds."),
         ),
         Table.of(rows, caption, words=("training data", "fitted")),
+    )
+
+
+def _guessing(study: Study) -> str:
+    """What a guess does, and beside it the largest class where that does better."""
+    guess, largest = (
+        "" if error is None else f"{100 * error:.0f} %"
+        for error in (study.guessing, study.largest_class)
+    )
+    return (
+        guess
+        if largest in ("", guess)
+        else f"{guess}, always answering the largest class on {largest}"
     )
 
 

@@ -184,8 +184,14 @@ class Sparsity(SingleStudy[SparsitySettings]):
         if subject.module is not None:
             path = at.folder / self.kept[0]
             save_tensors(path, dict(subject.module.state_dict()), kind="weights")
+        counts = subject.examples.class_counts()
+        largest = max(range(len(counts)), key=counts.__getitem__)
         record = {
             **result.to_dict(),
+            "largest_class": {
+                "name": subject.examples.class_names[largest],
+                "error": 1.0 - counts[largest] / sum(counts),
+            },
             "model": cell.model,
             "data_source": cell.data,
             "weights": None if cell.weights is None else str(cell.weights),

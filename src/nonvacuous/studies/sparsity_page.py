@@ -13,6 +13,7 @@ from rich.console import Console
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.report.plots import Series, bars, histogram, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.report.wording import clean
 from nonvacuous.sparsity.findings import Shown
 from nonvacuous.study.study import Single
 
@@ -56,10 +57,11 @@ def epsilon_table(record: Record) -> Table:
 
 def bound_table(record: Record) -> Table:
     """The certificate beside a plain test and the bounds from norms."""
+    constant = record["largest_class"]["error"]
     rows = [
         (
             f"Theorem {entry['theorem']}, {entry['variant']}",
-            risk_text(entry["risk_upper"]),
+            risk_text(entry["risk_upper"], constant),
             f"KL {entry['kl_nats']:,.0f}, searches {entry['grid_nats']:,.0f} nats; noisy loss "
             f"{entry['loss_upper']:.1%}; p {entry['escape']:.2g}; n {entry['examples']:,}",
         )
@@ -67,10 +69,10 @@ def bound_table(record: Record) -> Table:
     ]
     for entry in record["held_out"]:
         wrong = f"{entry['errors']:,} of {entry['examples']:,} wrong"
-        rows.append((f"plain test: {entry['what']}", risk_text(entry["risk"]), wrong))
+        rows.append((f"plain test: {entry['what']}", risk_text(entry["risk"], constant), wrong))
     for entry in record["norm_bounds"]:
         added = f"norms alone add {_large(entry['gap'])} at margin {entry['margin']:.3g}"
-        rows.append((entry["name"], risk_text(entry["risk"]), added))
+        rows.append((entry["name"], risk_text(entry["risk"], constant), added))
     headings = ("bound on the risk", "at most", "made of")
     return Table(headings, tuple(rows), numeric=(False, True, False))
 
@@ -79,14 +81,21 @@ def _large(number: float) -> str:
     return f"{number:,.0f}" if 100 <= number < 1e9 else f"{number:.3g}"
 
 
-def risk_text(risk: float) -> str:
-    """A bound that says nothing is said to say nothing."""
-    return "1 (vacuous)" if risk >= 0.99995 else shown_up(risk)
+def risk_text(risk: float, constant: float) -> str:
+    """A bound that says nothing, or no more than a constant answer does, is said to be vacuous."""
+    shown = "1" if risk >= 0.99995 else shown_up(risk)
+    return f"{shown} (vacuous)" if risk >= min(constant, 0.99995) else shown
 
 
 def caveats(record: Record) -> list[str]:
     """What the numbers rest on."""
     lines = []
+    if _risks(record):
+        largest = record["largest_class"]
+        lines.append(
+            f"Always “{clean(largest['name'])}” errs on {largest['error']:.1%} of these examples: "
+            "a bound that is no lower is vacuous."
+        )
     if record["certificates"]:
         lines.append(f"Each bound holds on its own, with confidence {record['confidence']:g}.")
         lines.append(certificate_verdict(record))
@@ -105,7 +114,7 @@ def certificate_verdict(record: Record) -> str:
     """Whether sparsity helped, and whether the certificate beats a plain test."""
     by_variant = {entry["variant"]: entry["risk_upper"] for entry in record["certificates"]}
     words, best = [], min(by_variant.values())
-    if risk_text(best) == risk_text(1.0):
+    if best >= record["largest_class"]["error"]:
         words.append("The certificate is vacuous")
     elif {"sparse", "dense"} <= by_variant.keys():
         sparse, dense = by_variant["sparse"], by_variant["dense"]
@@ -127,7 +136,8 @@ def certificate_verdict(record: Record) -> str:
 def write_text(result: Single, console: Console) -> None:
     record = result.record
     console.print(record["answer"], soft_wrap=True)
-    for table in (activity_table(record), epsilon_table(record), bound_table(record)):
+    bounds = [bound_table(record)] if _risks(record) else []
+    for table in (activity_table(record), epsilon_table(record), *bounds):
         words = table.numeric is not None
         numeric = tuple(number > 0 and not words for number in range(len(table.headings)))
         console.print()
@@ -176,7 +186,8 @@ def _badges(record: Record) -> tuple[str, ...]:
     if record["certificates"]:
         # The first, not the better of the two: a number picked after looking is another claim.
         first = record["certificates"][0]
-        badges.append(f"certificate {shown_up(first['risk_upper'])} ({first['variant']})")
+        risk = risk_text(first["risk_upper"], record["largest_class"]["error"])
+        badges.append(f"certificate {risk}, {first['variant']}")
     return tuple(badges)
 
 
@@ -332,20 +343,26 @@ def _surely_off(record: Record, shown: Shown) -> Section:
     )
 
 
-def _bounds(record: Record) -> Section:
+def _risks(record: Record) -> dict[str, float]:
+    """Every bound by its name: nothing for a network of one's own without test and norms."""
     risks = {
         f"Theorem {e['theorem']}, {e['variant']}": e["risk_upper"] for e in record["certificates"]
     }
-    risks |= {f"test: {e['what']}": e["risk"] for e in record["held_out"]}
-    risks |= {e["name"]: e["risk"] for e in record["norm_bounds"]}
+    risks |= {f"plain test: {e['what']}": e["risk"] for e in record["held_out"]}
+    return risks | {e["name"]: e["risk"] for e in record["norm_bounds"]}
+
+
+def _bounds(record: Record) -> Section:
+    heading, risks = "What does a bound make of it?", _risks(record)
+    if not risks:
+        return Section.of(heading, *caveats(record))
     picture = bars(
         list(risks),
         {"risk at most": list(risks.values())},
         title="Bounds on the risk",
         x_label="risk",
-        level=("guessing", 1 - 1 / record["sizes"][-1]),
+        level=("always the largest class", record["largest_class"]["error"]),
     )
-    heading = "What does a bound make of it?"
     return Section.of(heading, *caveats(record), Figure(picture), bound_table(record))
 
 
