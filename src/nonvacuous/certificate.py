@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from nonvacuous import records
 from nonvacuous.bounds import ConfidenceBudget
-from nonvacuous.bounds.rounding import shown_down, shown_up
+from nonvacuous.bounds.rounding import shown_confidence, shown_down, shown_up
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.evaluation_records import EvaluationRecord, Slice, TestedBaseline
 from nonvacuous.files import write_atomically
@@ -256,15 +256,17 @@ class Certificate(records.Record):
         return f"not shown to be better than always answering {answer}"
 
     def _confidence(self) -> str:
+        sure, count = shown_confidence(self.confidence, 6), self.data.bound.examples
+        some = "s" * (count != 1)
         if self.evaluation is not None:
             low, high = self.evaluation.interval
             constant = ""
             if self.shown_better and (told := self.evaluation.settings.beside_constants):
                 constant = f"; {told} every constant answer"
             return (
-                f"with confidence {self.confidence:g} over the draw of {self.data.bound.examples} "
-                f"{self.evaluation.unit}; both ends at once: {shown_down(low)} to "
-                f"{shown_up(high)}{constant}"
+                f"with confidence {sure} over the draw of {count} "
+                f"{self.evaluation.unit.removesuffix('s')}{some}; both ends at once: "
+                f"{shown_down(low)} to {shown_up(high)}{constant}"
             )
         twin = self.held_out_twin
         beside = f"; held-out twin {shown_up(twin.risk_upper)}" if twin else "; no held-out twin"
@@ -277,8 +279,8 @@ class Certificate(records.Record):
                 f"{shown_down(self.baseline.risk_lower)} (failure {self.baseline.failure:g} more)"
             )
         return (
-            f"with confidence {self.confidence:g} over the draw of {self.data.bound.examples} "
-            f"examples of {self.data.name}{beside}"
+            f"with confidence {sure} over the draw of {count} example{some} of "
+            f"{self.data.name}{beside}"
         )
 
     def _terms(self) -> str:

@@ -143,5 +143,6 @@ def test_a_declared_threshold_is_not_rounded(place: Path, invoke) -> None:
     gate = BoundRecord(name="gate", theorem="a gate", inputs={"threshold": 0.2})
     (place / "runs" / "gate").mkdir(parents=True)
     sealed("holdout", risk_upper=0.2, bound=gate).save(place / "runs/gate/certificate.json")
-    listed = invoke("runs", "runs").out
-    assert "< 0.2 " in listed and "0.2001" not in listed
+    done = invoke("runs", "runs")
+    assert "< 0.2 " in done.out and "0.2001" not in done.out
+    assert "1 of 1 run\n" in done.err

@@ -273,3 +273,8 @@ def test_load_checks_what_it_read(tmp_path):
     )  # fmt: skip
     with pytest.raises(BadInput, match="0 examples are too few"):
         load(path)
+
+
+def test_a_misspelled_file_with_its_column_is_no_module_alone() -> None:
+    with pytest.raises(BadInput, match=r"there is no file train\.csvv, and the module train\.csvv"):
+        load("train.csvv:fruit")

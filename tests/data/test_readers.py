@@ -182,7 +182,8 @@ BAD_NPZ = {
     "unknown test word": (
         {"x_train": GOOD["x"], "y_train": LABELS.astype(str), "x_test": GOOD["x"][:1],
          "y_test": ["new"]},
-        "'new' is not one of the classes",
+        "'new' is not one of the classes '0', '1', '2'; class names \\(--classes\\) must name all: "
+        "0,1,2,new, and without them the training data must have examples of it",
     ),
     "test shape": (
         {"x_train": GOOD["x"], "y_train": LABELS, "x_test": np.zeros((1, 3)), "y_test": [0]},

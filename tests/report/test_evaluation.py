@@ -79,3 +79,41 @@ def test_the_command_to_count_again_asks_for_columns_that_are_not_kept(tmp_path)
 
     assert command(sick({}), "a b") == "nonvacuous verify 'a b' --data FILE"
     assert command(sick({}, folder=tmp_path / "kept"), "kept") == "nonvacuous verify kept"
+
+
+def test_losses_have_no_classes_to_confuse() -> None:
+    report = nv.evaluate(losses=[0.02, 0.1] * 300, unseen=True, settings={"metric": "loss"})
+    said = {a.name: a for a in report.assumptions}[
+        "predictions and labels name their classes alike"
+    ]
+    assert (said.status, said.detail) == ("checked", "there are no classes.")
+
+
+def test_older_reports_of_losses_still_verify(tmp_path) -> None:
+    """They said that there was no table to compare: less, and true."""
+    report = nv.evaluate(
+        losses=[0.02, 0.1] * 300, unseen=True, settings={"metric": "loss"}, folder=tmp_path / "r"
+    )
+    older = {"status": "not checkable", "detail": "there is no table of classes to compare."}
+    assumptions = tuple(
+        a.model_copy(update=older) if a.detail == "there are no classes." else a
+        for a in report.assumptions
+    )
+    fields = {name: getattr(report, name) for name in type(report).model_fields if name != "digest"}
+    old = type(report).sealed(**fields | {"assumptions": assumptions})
+    assert nv.verify(old, tmp_path / "r").verified
+
+
+def test_no_confidence_is_rounded_up_to_certainty() -> None:
+    report = sick({}, confidence=1.0 - 1e-11)
+    assert report.statement.startswith("With confidence 0.99999999999 over the draw of 1200 ")
+    assert report.lines()[1].startswith("with confidence 0.99999999999 over the draw of 1200 ")
+
+
+def test_one_example_is_not_some() -> None:
+    one = nv.evaluate(predictions=["a", "b"], labels=["a", "a"], unseen=True,
+                      settings={"metric": "recall", "positive": "a"})  # fmt: skip
+    assert "over the draw of 2 examples;" in one.lines()[1]
+    one = nv.evaluate(predictions=["a", "b"], labels=["a", "b"], unseen=True,
+                      settings={"metric": "recall", "positive": "a"})  # fmt: skip
+    assert "over the draw of 1 example;" in one.lines()[1]

@@ -105,3 +105,10 @@ def test_the_largest_class_is_named_where_it_does_better_than_a_guess(result):
     for nothing in (None, result.guessing):
         assert f"Guessing errs on {guess}." in said(nothing)
     assert result.largest_class is not None and result.largest_class <= result.guessing
+
+
+def test_one_of_a_thing_is_one(result):
+    one = replace(result, settings=result.settings.changed(seeds=1), networks=1)
+    text = render(page(Single(record=one.to_dict()), "x"))
+    assert "In every condition 1 network starts from the same weights" in text
+    assert "; 1 network trained by" in text

@@ -80,3 +80,13 @@ def shown_up(value: float, digits: int = 4) -> str:
 def shown_down(value: float, digits: int = 4) -> str:
     """Some decimals, never above the number itself: for lower bounds."""
     return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_FLOOR))
+
+
+def shown_confidence(confidence: float, digits: int = 10) -> str:
+    """So many digits that count; every digit where they would make it certain.
+
+    >>> shown_confidence(0.95), shown_confidence(1.0 - 1e-11)
+    ('0.95', '0.99999999999')
+    """
+    shown = f"{confidence:.{digits}g}"
+    return repr(confidence) if shown == "1" else shown

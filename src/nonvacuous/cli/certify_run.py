@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.bounds.rounding import shown_confidence, shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.method import Method
 from nonvacuous.certify import certify
@@ -82,8 +82,8 @@ def run(call: Call, method: Method) -> int:
                 f"{examples.classes} classes)"
             )
             narration.say(
-                f"mode {method.mode}, confidence {call.confidence:g}, seed {call.seed}, "
-                f"device {device}, run folder {folder}"
+                f"mode {method.mode}, confidence {shown_confidence(call.confidence, 6)}, "
+                f"seed {call.seed}, device {device}, run folder {folder}"
             )
             for line in _remarks(dataset, examples, conversions, method):
                 narration.say(line)

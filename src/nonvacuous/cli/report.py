@@ -15,6 +15,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.files import inside
 from nonvacuous.foreign import holds_run, read_json
 from nonvacuous.report import write_report
+from nonvacuous.report.wording import plural
 
 if TYPE_CHECKING:
     from nonvacuous.certificate import Certificate
@@ -79,6 +80,6 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
 
     def write_text(_record: dict[str, Any]) -> None:
         write_lines(str(site.index))
-        say(f"{len(runs):,} runs, {len(site.pages):,} pages of certificates")
+        say(f"{plural(len(runs), 'run')}, {plural(len(site.pages), 'page')} of certificates")
 
     return answered(record, write_text, as_json=json)

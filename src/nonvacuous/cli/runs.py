@@ -22,7 +22,7 @@ from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.output import result_console, say, write_json, write_next
 from nonvacuous.errors import BadInput
-from nonvacuous.report.wording import printable, shortened
+from nonvacuous.report.wording import plural, printable, shortened
 
 #: Columns that are upper bounds, also inside an expression such as min(risk_upper).
 _BOUND = re.compile(r"(?<![A-Za-z0-9_])(risk_upper|twin)(?![A-Za-z0-9_])")
@@ -211,7 +211,7 @@ def runs(
             "--columns chooses, and a wider terminal or a file shows more."
         )
     if not (csv or json or sql):
-        say(f"{len(rows):,} of {total:,} runs")
+        say(f"{len(rows):,} of {plural(total, 'run')}")
         write_next(shlex.join(["nonvacuous", "report", str(folder)]))
     return DONE
 

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from nonvacuous.errors import BadInput
 
+#: Classes that an error lists, one and all.
+_MOST_NAMED = 20
 PIXEL_STEP = "pixel/255"
 """Name of the one preprocessing that happens by default: 8-bit pixels become [0, 1]."""
 
@@ -141,10 +143,13 @@ def _from_text(
     names = tuple(values if class_names is None else class_names)
     unknown = sorted(set(values) - set(names))
     if unknown:
+        whole = (*names, *unknown)
+        every = f": {','.join(map(str, whole))}" if len(whole) <= _MOST_NAMED else ""
         raise BadInput(
             f"{where}: label {unknown[0]!r} is not one of the classes "
-            f"{', '.join(map(repr, names[:8]))}{', ...' if len(names) > 8 else ''}; add "
-            "examples of it to the training data or remove it"
+            f"{', '.join(map(repr, names[:8]))}{', ...' if len(names) > 8 else ''}; class names "
+            f"(--classes) must name all{every}, and without them the training data must have "
+            "examples of it"
         )
     position = {name: index for index, name in enumerate(names)}
     codes = [position[name] for name in array.tolist()]

@@ -106,7 +106,15 @@ def read(
             )
         return reader(path, class_names=class_names)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text):
-        return _from_function(text, class_names)
+        try:
+            return _from_function(text, class_names)
+        except Unrecognized as error:
+            if not isinstance(error.__cause__, ModuleNotFoundError):
+                raise
+            # A file whose name is misspelled, with its column of labels, reads like a function.
+            why = str(error).removeprefix(f"{text}: ")
+            message = f"{text}: there is no file {text.partition(':')[0]}, and {why}"
+            raise Unrecognized(message, instead=error.instead) from error
     close = difflib.get_close_matches(text.lower().replace("_", "-"), NAMES, n=1)
     raise Unrecognized(
         f"there is no data set {text!r}: it is neither one of {', '.join(NAMES)}, nor an existing "

@@ -75,7 +75,7 @@ def sayable(attempts: int, *, named: bool) -> dict[str, dict[str, str]]:
             "checked": r"there are no groups\.",
         },
         ORDER: {
-            "checked": r"no other naming fits much better\.",
+            "checked": r"(no other naming fits much better|there are no classes)\.",
             "not checkable": r"there is no table of classes to compare\.",
         },
         PAID: {
@@ -143,6 +143,8 @@ def _groups(tally: Tally) -> Assumption:
 
 def _order(tally: Tally) -> Assumption:
     """Whether other names for the predicted classes would be much more often right."""
+    if not tally.classes.values:
+        return _answer(ORDER, "checked", "there are no classes.")
     table = tally.confusion
     if table is None or not len(table):
         return _answer(ORDER, "not checkable", "there is no table of classes to compare.")

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 import nonvacuous
 from nonvacuous import records
 from nonvacuous.bounds import ConfidenceBudget, checks
-from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.bounds.rounding import shown_confidence, shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.evaluation.audit import audit
@@ -170,8 +170,9 @@ def written(
     draws = promise.trials if "examples" in promise.inputs else record.rows
     whole = settings.counts_events and record.unit == "examples"
     return Certificate.sealed(
-        statement=f"With confidence {1.0 - failure:.10g} over the draw of {draws} {record.unit}, "
-        f"the {words}{mean} of {settings.name} on new examples{settings.selection} is at most "
+        statement=f"With confidence {shown_confidence(1.0 - failure)} over the draw of {draws} "
+        f"{record.unit}, the {words}{mean} of {settings.name} on new examples{settings.selection} "
+        "is at most "
         f"{shown_up(promise.risk_upper)}.",
         status=status_of(assumptions),
         mode="evaluate",

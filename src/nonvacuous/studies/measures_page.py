@@ -264,7 +264,8 @@ def _formulas(record: Shown) -> Section:
     return Section.of(
         "What is computed",
         "A convolution counts as the matrix [output channels, input channels x kernel positions]. "
-        "Batch normalization was folded first. Everything is float64, products in logarithms. "
+        "Batch normalization, where there is any, was folded first. Everything is float64, "
+        "products in logarithms. "
         "“Same whatever the”: what a measure claims not to depend on: the gauge (rescaling of "
         "hidden channels), the order of hidden channels, the output scale.",
         Table(headings, rows, numeric=(False,) * 4),

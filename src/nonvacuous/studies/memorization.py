@@ -204,8 +204,9 @@ def _float_facts(record: dict[str, Any]) -> dict[str, str]:
     return {
         "float64": f"largest error {measured['exact_evaluation']:.1e} evaluated exactly, "
         f"{forward['largest']:.1e} unit by unit: {forward['wrong']:,} labels wrong",
-        "float32": f"refused: {narrow['wrong']:,} of {narrow['points']:,} labels would be wrong, "
-        f"largest error {largest}",
+        "float32": "refused: it has 24 of the up to 53 binary digits that the positions of points "
+        f"need, so neighbors can fall together; {narrow['wrong']:,} of {narrow['points']:,} labels "
+        f"would be wrong here, largest error {largest}",
     }
 
 

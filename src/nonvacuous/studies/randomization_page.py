@@ -47,7 +47,7 @@ def page(result: Single, command: str) -> StudyPage:
         sections=tuple(filter(None, every)),
         footer=(
             command,
-            f"Seed {study.settings.seed}; {study.networks:,} networks trained by "
+            f"Seed {study.settings.seed}; {plural(study.networks, 'network')} trained by "
             f"{study.trained_by} in {study.seconds:,.0f} s.",
         ),
     )
@@ -169,6 +169,8 @@ def _findings(study: Study) -> Section:
 
 def _conditions(study: Study, drawn: dict[str, str]) -> Section:
     confidence = f"{100 * study.settings.confidence:g} %"
+    seeds = study.settings.seeds
+    started = f"{plural(seeds, 'network')} start{'s' * (seeds == 1)}"
     rows = (
         {
             "training data": entry.name,
@@ -185,7 +187,7 @@ def _conditions(study: Study, drawn: dict[str, str]) -> Section:
         "The same training, other data",
         f"{study.architecture} ({study.parameters:,} weights) on {study.examples:,} examples with "
         f"{study.dimensions:,} inputs and {study.classes} classes. In every condition "
-        f"{study.settings.seeds} networks start from the same weights; only the training data "
+        f"{started} from the same weights; only the training data "
         "differ. Test labels are always the true ones. Guessing errs on "
         f"{_guessing(study)}.",
         "The gap is the test error minus the training error: what the training error hides. Time "
@@ -279,7 +281,9 @@ def _capacity(study: Study) -> Section:
     signs = study.rademacher
     if signs is not None:
         said = "says nothing: a gap is never above 1" if signs.is_vacuous else "a diagnosis only"
-        meaning = f"{signs.sign_vectors} sign vectors; 0 is guessing, 1 fits all. A lower bound"
+        meaning = (
+            f"{plural(signs.sign_vectors, 'sign vector')}; 0 is guessing, 1 fits all. A lower bound"
+        )
         rows.append(("R̂, fit of random signs", signs.complexity.text(percent=False), meaning))
         rows.append(("gap that this R̂ allows", f"{signs.gap_bound:.2f}", said))
     return Section.of(

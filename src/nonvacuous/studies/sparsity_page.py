@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.bounds.rounding import shown_confidence, shown_up
 from nonvacuous.report.plots import Series, bars, histogram, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.report.wording import clean
@@ -97,7 +97,8 @@ def caveats(record: Record) -> list[str]:
             "a bound that is no lower is vacuous."
         )
     if record["certificates"]:
-        lines.append(f"Each bound holds on its own, with confidence {record['confidence']:g}.")
+        sure = shown_confidence(record["confidence"], 6)
+        lines.append(f"Each bound holds on its own, with confidence {sure}.")
         lines.append(certificate_verdict(record))
     else:
         lines.append("No certificate: it needs a prior chosen without these data (--prior zero).")

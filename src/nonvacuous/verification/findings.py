@@ -85,11 +85,12 @@ class Verification:
     def verdict(self) -> str:
         """What came of it, in a sentence."""
         checked = len(self.findings) - len(self.unchecked)
+        some = "s" * (checked != 1)
         if self.failures:
-            verdict = f"NOT VERIFIED: {len(self.failures)} of {checked} checks failed"
+            verdict = f"NOT VERIFIED: {len(self.failures)} of {checked} check{some} failed"
         else:
             word = "VERIFIED" if self.verified else "CONSISTENT, not verified"
-            verdict = f"{word}: {checked} checks passed"
+            verdict = f"{word}: {checked} check{some} passed"
         if self.unchecked:
             verdict += f", {len(self.unchecked)} could not be made"
         if self.passed and self.wanted:
