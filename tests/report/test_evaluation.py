@@ -43,16 +43,19 @@ def test_what_was_measured_is_what_is_promised(metric, measured, counted) -> Non
 
 def test_the_axis_of_a_mean_over_classes_names_it() -> None:
     for metric in ("balanced error", "f1"):
-        page = page_of(sick({"metric": metric, "classes": ("ill", "well")}, groups=SEXES))
+        page = page_of(sick({"metric": metric, "classes": ("ill", "well")}))
         assert "1,200 examples" in page.badges
         svg = page.sections[0].figures[0].svg
         assert {"balanced error": "balanced error", "f1": "1 - mean F1"}[metric] in svg
         assert "share that is wrong" not in svg
-        # The groups have another number, which is said, and does not share the axis.
-        assert "first" not in svg
-        told = page.sections[1]
-        assert told.heading == "For whom?"
-        assert told.paragraphs[0].startswith("Here what counts is the share that is wrong. No ")
+
+
+def test_groups_are_measured_in_the_units_of_the_promise() -> None:
+    report = sick({"metric": "f1", "positive": "ill"}, groups=SEXES)
+    svg = page_of(report).sections[0].figures[0].svg
+    for value, part in report.groups["passenger class"].items():
+        share = part.errors / part.examples
+        assert f"class {value}: measured {share / (2 - share):.4g}" in svg
 
 
 def test_a_column_that_ends_like_ours_is_a_group_like_others() -> None:

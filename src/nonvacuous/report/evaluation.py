@@ -56,8 +56,6 @@ class _Test:
         self.up, self.down = (shown_up, shown_down) if of_losses else (percent_up, percent_down)
         groups = self.record.groups.items()
         self.declared = {column: g for column, g in groups if column not in _CLASSES}
-        #: Of a metric made of classes, groups have the share of wrong answers: another number.
-        self.alike = self.record.settings.entry.counts != "classes"
 
     def page(self, where: str) -> StudyPage:
         certificate, record = self.certificate, self.record
@@ -65,8 +63,6 @@ class _Test:
         if self.declared:
             worst = self.up(record.worst_group_upper or 1.0)
             said = f"No group in the test is worse than {worst}, at the same confidence."
-            if not self.alike:
-                said = f"Here what counts is the share that is wrong. {said}"
             tables = (self._groups(*declared) for declared in self.declared.items())
             sections.append(Section.of("For whom?", said, *tables))
         if record.groups.get("true class"):
@@ -131,13 +127,10 @@ class _Test:
         rows = [
             ("everybody", measured_risk(certificate), record.risk_lower, certificate.risk_upper)
         ]
-        declared = self.declared if self.alike else {}
-        for column, group in declared.items():
+        for column, group in self.declared.items():
             for value, part in _worst_first(group)[:_MOST]:
-                name, mean = (
-                    shortened(clean(f"{column} {value}"), 24),
-                    part.errors / max(1, part.examples),
-                )
+                name = shortened(clean(f"{column} {value}"), 24)
+                mean = measured_risk(certificate, part)
                 rows.append((name, mean, part.risk_lower, part.risk_upper))
         names, means, lows, highs = zip(*rows, strict=True)
         settings = record.settings
@@ -151,7 +144,7 @@ class _Test:
             high={"measured": highs},
         )
         said = "Each line alone holds at the confidence above; the worst groups are shown."
-        return Figure(svg, said if declared else "")
+        return Figure(svg, said if self.declared else "")
 
     def _groups(self, column: str, group: Mapping[str, Slice]) -> Table:
         worst = _worst_first(group)

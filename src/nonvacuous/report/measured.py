@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 from nonvacuous.certificate import Certificate
+from nonvacuous.evaluation_records import Slice
 from nonvacuous.records import Observation
 
 #: The predictor in few words.
@@ -56,9 +57,14 @@ class Measured:
         return self.errors / self.trials
 
 
-def measured_risk(certificate: Certificate) -> float:
-    """The empirical risk in the units of the promise: F1 of a class is bounded through Jaccard."""
+def measured_risk(certificate: Certificate, part: Slice | None = None) -> float:
+    """The empirical risk, or that of a group, in the units of the promise.
+
+    F1 of a class is bounded through its Jaccard index.
+    """
     mean, test = certificate.empirical.mean, certificate.evaluation
+    if part is not None:
+        mean = part.errors / max(1, part.examples)
     if test is None or test.settings.metric != "f1" or test.settings.over_all_classes:
         return mean
     return mean / (2.0 - mean)
