@@ -16,7 +16,7 @@ from nonvacuous.certify import certify
 from nonvacuous.data import Dataset, Examples
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization
-from nonvacuous.methods import HeldOut, Posterior, PostHoc
+from nonvacuous.methods import HeldOut, Posterior, PostHoc, Progressive
 from nonvacuous.models import build
 from nonvacuous.rules.arithmetic import (
     recompute_bound,
@@ -96,6 +96,30 @@ def holdout_run(folder: Path) -> Certificate:
         method=HeldOut(unseen=True),
         folder=Run(folder=folder, architecture=ARCHITECTURE),
     )
+
+
+def progressive_run(folder: Path, *, seed: int = 0, **options: Any) -> Certificate:
+    """Two checkpoints, tested before they learned from their tests; a test part."""
+    return certify(
+        network(),
+        examples(),
+        method=Progressive(**{"batches": 2, "plain_training": PLAINLY, **options}),
+        test=data().test,
+        seed=seed,
+        folder=Run(folder=folder, architecture=ARCHITECTURE),
+    )
+
+
+def own_training(
+    model: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor, *, seed: int
+) -> torch.nn.Module:
+    """A training function of a user's own."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(30):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+    return model
 
 
 def part(certificate: Certificate, field: str, /, **changes: Any) -> dict[str, Any]:

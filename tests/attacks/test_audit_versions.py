@@ -67,7 +67,7 @@ def test_a_new_check_that_finds_it_false_withholds_the_word_verified(
 
 
 def test_a_new_check_whose_facts_no_run_keeps_is_only_listed(run: Path, next_version: None) -> None:
-    add(doubtful("they were not."), fact="groups_declared")
+    add(doubtful("they were not."), fact="start")
     result = checked(run)
     assert result.verified
     assert any(f.name.endswith(NEW) and "not stored" in f.detail for f in result.findings)

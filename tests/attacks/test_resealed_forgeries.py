@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.certificate import Certificate
+from nonvacuous.rules.arithmetic import bound_record
 from nonvacuous.verify import verify
 
 from . import forging
 from .forging import forged, part, rewritten, with_choices, without_line
 
 OTHERS = "other certificates"
+PAID = "earlier certificates on these examples are paid for"
+FIRST = "each checkpoint met its batch before training on it"
+TESTED = (
+    "2 batches, disjoint, in the order of the seed; none trained the checkpoint that it tested."
+)
 #: name: (kind of run, settings rewritten, fields rewritten, the field that must be named)
 Forgery = tuple[str, dict[str, str], Callable[[Certificate], dict[str, Any]], str]
 
@@ -168,6 +176,57 @@ FORGERIES: dict[str, Forgery] = {
         "post-hoc", {},
         lambda c: part(c, "rescaling", kl_before=10.0 * c.rescaling.kl_before), "rescaling",
     ),
+    "a threshold read off the tests": (
+        "gate", {}, lambda c: part(c, "bound", inputs={**c.bound.inputs, "threshold": 0.55}),
+        "bound.inputs.threshold",
+    ),
+    "a threshold read off the tests, settings rewritten": (
+        "gate", {"threshold": "0.55"},
+        lambda c: part(c, "bound", inputs={**c.bound.inputs, "threshold": 0.55}), "attempts",
+    ),
+    "a gate for a tilt": (
+        "tilted", {},
+        lambda c: {
+            "bound": bound_record(
+                "gate", errors=c.empirical.errors, trials=c.empirical.trials, threshold=0.55,
+                failure=c.budget.bound.share, batches=2),
+            "observed": c.observed[:2],
+        },
+        "bound.inputs.threshold",
+    ),
+    "training of ones own called that of the library": (
+        "own training", {},
+        lambda c: part(c, "progressive", training=BUILT_IN)
+        | rewritten(c, lambda a: a.name == FIRST, status="checked", detail=TESTED),
+        "progressive.training",
+    ),
+    "earlier thresholds kept silent": (
+        "gate", {},
+        lambda c: rewritten(c, lambda a: a.name == PAID, status="asserted", effect="none",
+                            detail="no other certificate on these examples is on record."),
+        "assumptions",
+    ),
+    "checkpoints that err on no test example": (
+        "gate", {},
+        lambda c: {"observed": tuple(o.model_copy(update={"errors": 0}) for o in c.observed)},
+        "observed.0.errors",
+    ),
+    "a last checkpoint that errs on no test example": (
+        "gate", {},
+        lambda c: {"observed": (
+            c.observed[0], c.observed[1].model_copy(update={"errors": 0}))},
+        "observed.1.errors",
+    ),
+    "other words for what the checkpoints show": (
+        "tilted", {},
+        lambda c: rewritten(c, lambda a: a.name == FIRST, detail="a notary looked on."),
+        "assumptions",
+    ),
+    "groups that somebody looked for": (
+        "gate", {},
+        lambda c: rewritten(c, lambda a: "groups" in a.name, detail="three experts saw none."),
+        "assumptions",
+    ),
 }  # fmt: skip
 
 
@@ -179,13 +238,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "posterior": forging.posterior_run,
         "post-hoc": forging.post_hoc_run,
         "holdout": forging.holdout_run,
+        "tilted": forging.progressive_run,
+        "own training": partial(forging.progressive_run, train=forging.own_training),
+        "gate": partial(forging.progressive_run, threshold=0.7),
     }
+    # Another one was made on the same examples.
+    forging.progressive_run(base / "gate" / "first", threshold=0.7, seed=1)
     for kind, make in makers.items():
         make(base / kind / "run")
     return {kind: base / kind for kind in makers}
 
 
-@pytest.mark.parametrize("kind", ["posterior", "post-hoc", "holdout"])
+@pytest.mark.parametrize(
+    "kind", ["posterior", "post-hoc", "holdout", "tilted", "own training", "gate"]
+)
 def test_the_honest_run_is_verified(runs: dict[str, Path], kind: str) -> None:
     # A plain test is of examples that no test part stands beside.
     data = forging.examples() if kind == "holdout" else forging.data()

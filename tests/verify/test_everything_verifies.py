@@ -101,10 +101,15 @@ def post_hoc(start: Any) -> tuple[Any, Any]:
     return trained.eval(), nv.PostHoc(prior=prior, posterior_scales=(0.01,), trials=100, twin=False)
 
 
+def progressive(start: Any) -> tuple[Any, Any]:
+    return start, nv.Progressive(batches=2, plain_training=nv.PlainTraining(epochs=1))
+
+
 METHODS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
     "all": lambda start: posterior(start, "all"),
     "last": lambda start: posterior(start, "last"),
     "post-hoc": post_hoc,
+    "progressive": progressive,
 }
 
 

@@ -173,9 +173,10 @@ def _words(detail: str) -> str:
     return re.sub(r"\d[\d.,]*(e[+-]?\d+)?", "#", detail)
 
 
-def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEvidence:
-    """Everything that is recomputed here or stored. What only the run saw is left out: what was
-    searched (the ledger is compared with the settings instead), groups, the start of training."""
+def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any) -> StoredEvidence:
+    """Everything that is recomputed here or stored, and what only this kind has. What only the run
+    saw is left out: what was searched (the ledger is compared with the settings instead), and the
+    start of training."""
     certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
     prior, posterior, record = contents.prior, contents.posterior, certificate.sparsity
     facts: dict[str, Any] = {name: getattr(certificate, name) for name in RECORDED} | {
@@ -196,6 +197,9 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEv
         if certificate.rescaling is None
         else certificate.rescaling.noise_digest,
         "draws": ((FREEZE, 0), (SAMPLING, certificate.empirical.seed)),
+        # As the code has it: certify takes no groups, and reads test examples after the end.
+        "groups_declared": None,
+        "test_reads": (FREEZE,),
     }
     if posterior is not None:
         # Recomputed here from the stored tensors, both of them.
@@ -228,4 +232,4 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEv
     # What the user declared; without a word the check asks for more, which no run keeps.
     method = contents.method
     facts |= {name: method[name] for name in ("pretrained", "unseen") if method.get(name)}
-    return StoredEvidence(**facts)
+    return StoredEvidence(**{**facts, **more})

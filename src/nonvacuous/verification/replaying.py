@@ -84,28 +84,33 @@ def sampled(
     phase: str = "replay",
 ) -> Recount:
     """Independent trials of the posterior, and how many of them hang on rounding."""
-    posterior, close = inquiry.contents.posterior, 0
+    posterior, (watched, close) = inquiry.contents.posterior, watching(loss)
     assert posterior is not None
-
-    def watched(outputs: Tensor, labels: Tensor) -> Tensor:
-        nonlocal close
-        values = loss(outputs, labels)
-        if loss.binary:
-            close += close_calls(outputs, labels, loss, values)
-        return values
-
     estimate = measurement.trials_of(
         module,
         posterior,
         examples,
-        loss=replace(loss, function=watched),
+        loss=watched,
         trials=trials,
         seed=seed,
         device=torch.device("cpu"),
         progress=inquiry.progress,
         phase=phase,
     )
-    return Recount(estimate.errors, estimate.total, estimate.trials, close)
+    return Recount(estimate.errors, estimate.total, estimate.trials, sum(close))
+
+
+def watching(loss: Loss) -> tuple[Loss, list[int]]:
+    """The same loss, and for each batch that it is asked about how many hang on rounding."""
+    close: list[int] = []
+
+    def watched(outputs: Tensor, labels: Tensor) -> Tensor:
+        values = loss(outputs, labels)
+        if loss.binary:
+            close.append(close_calls(outputs, labels, loss, values))
+        return values
+
+    return replace(loss, function=watched), close
 
 
 def compare(
@@ -210,7 +215,7 @@ def _observed(inquiry: Inquiry, module: nn.Module, seen: Observation, field: str
     if seen.name == TILTED and contents.prior is not None:
         aside = known.examples.subset(set_aside(known.split.prior, certificate.seed)[1])
         own = Network.of(with_weights(module, contents.prior.means))
-        return _counted(recount(own, aside, zero_one), seen, field)
+        return counted(recount(own, aside, zero_one), seen, field)
     who = measurement.observed_network(certificate.predictor)
     tested = {
         f"{who} {measurement.ON_BOUND}": known.bound_part,
@@ -219,10 +224,10 @@ def _observed(inquiry: Inquiry, module: nn.Module, seen: Observation, field: str
     if tested is None:
         raise Disagreement(f"no run observes {seen.name!r}.", f"{field}.name")
     network = module if posterior is None else with_weights(module, posterior.means)
-    return _counted(recount(Network.of(network), tested, zero_one), seen, field)
+    return counted(recount(Network.of(network), tested, zero_one), seen, field)
 
 
-def _counted(again: Recount, seen: Observation, field: str) -> str:
+def counted(again: Recount, seen: Observation, field: str) -> str:
     equal(seen.trials, again.trials, f"{field}.trials")
     agree(again, errors=seen.errors)
     return f"{again.errors} of {again.trials}."

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.audit.data_checks import DECLARED, START, declared
+from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.bounds.checks import failure_of
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import FOLDED
@@ -181,6 +182,14 @@ def _compare(inquiry: Inquiry) -> None:
         shown.append(("predictor", certificate.predictor, method.get("predictor")))
     if certificate.empirical.scheme == "pairs":
         shown.append(("empirical.trials", certificate.empirical.trials, method.get("trials")))
+    if certificate.progressive is not None:
+        record, own = certificate.progressive, method.get("train", {}).get("name", BUILT_IN)
+        threshold = certificate.bound.inputs.get("threshold")
+        shown += [
+            ("bound.inputs.threshold", threshold, method.get("threshold")),
+            ("progressive.batches", len(record.batches), method.get("batches")),
+            ("progressive.training", record.training, own),
+        ]
     if contents.split is not None:
         shown.append((f"{CONFIG}.split", asked["split"], contents.split.digest()))
     for field, claimed, said in shown:

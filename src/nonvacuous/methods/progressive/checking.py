@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+import torch
 from torch import nn
 
 from nonvacuous.audit.probing import Network, Recount, recount
 from nonvacuous.certificate import Certificate
+from nonvacuous.distributions.copying import Checkpoints
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
+from nonvacuous.methods.progressive.making import DRAWN_OBSERVED, LAST_OBSERVED, drawn_errors
 from nonvacuous.records import Observation
-from nonvacuous.risk.losses import Loss
+from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.rules import drawing as rule
 from nonvacuous.rules.digests import example_set, tensors_digest
+from nonvacuous.verification.audited import check_again, stored_evidence
 from nonvacuous.verification.checking import Checking
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import module_of, not_at_hand
+from nonvacuous.verification.replaying import compare, counted, watching
 
 _COUNT = "the errors of every batch are those recorded"
 _FIELD = "progressive.batches"
@@ -49,7 +56,7 @@ def _aside(certificate: Certificate) -> Observation | None:
 
 
 def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
-    """Every checkpoint on its batch again, the twin, and the examples that chose the tilt."""
+    """Every checkpoint on its batch again, the twin, what was observed, and all of the audit."""
     certificate, checkpoints = inquiry.certificate, inquiry.contents.checkpoints
     record, examples, split = certificate.progressive, inquiry.known.examples, inquiry.known.split
     assert record is not None and checkpoints is not None
@@ -67,16 +74,17 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         inquiry.skip(_COUNT, _FIELD, "the batches are others.")
         return
 
-    def on(number: int, indices: np.ndarray) -> Recount:
-        network = rule.with_tensors(module, checkpoints[number - 1])
-        return recount(Network.of(network), examples.subset(indices), loss)
+    networks = [rule.with_tensors(module, tensors).eval() for tensors in checkpoints]
 
-    def counted() -> str:
+    def on(number: int, indices: np.ndarray) -> Recount:
+        return recount(Network.of(networks[number - 1]), examples.subset(indices), loss)
+
+    def batch_by_batch() -> str:
         for number, (batch, indices) in enumerate(zip(record.batches, batches, strict=True), 1):
             agree(on(number, indices), batch.errors, field=f"{_FIELD}.{number - 1}.errors")
         return f"counted again: {certificate.empirical.errors} of {certificate.empirical.trials}."
 
-    inquiry.expect(_COUNT, _FIELD, counted)
+    inquiry.expect(_COUNT, _FIELD, batch_by_batch)
 
     def aside() -> str:
         _, indices = rule.first_part(split, certificate.seed, tilted=tilted)
@@ -101,6 +109,40 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         return f"checkpoint {number}, counted again: {stated.errors} of {stated.examples}."
 
     inquiry.expect("the held-out twin is one of the checkpoints", "held_out_twin", twin)
+
+    def observed(seen: Observation, field: str) -> str:
+        test = inquiry.known.test
+        if seen.name == rule.FIRST_OBSERVED:
+            aside = rule.first_part(split, certificate.seed, tilted=tilted)[1]
+            return counted(on(1, aside), seen, field)
+        if seen.name not in (DRAWN_OBSERVED, LAST_OBSERVED):
+            raise Disagreement(f"no run observes {seen.name!r}.", f"{field}.name")
+        if test is None:
+            raise NotAsked("the test examples were not given.", needed=False)
+        if seen.name == LAST_OBSERVED:
+            return counted(recount(Network.of(networks[-1]), test, zero_one), seen, field)
+        equal(seen.trials, len(test), f"{field}.trials")
+        watched, close = watching(zero_one)
+        sizes, cpu = [len(batch) for batch in batches], torch.device("cpu")
+        errors = drawn_errors(networks, sizes, test, certificate.seed, device=cpu, loss=watched)
+        again = Recount(errors, float(errors), len(test), sum(close))
+        return compare(certificate, again, errors=seen.errors, total=None)
+
+    for position, seen in enumerate(certificate.observed):
+        field = f"observed.{position}"
+        work = partial(observed, seen, field)
+        inquiry.expect(f"counted again: {seen.name}", f"{field}.errors", work)
+    check_again(
+        inquiry,
+        lambda: stored_evidence(
+            inquiry,
+            Checkpoints(networks).eval().requires_grad_(False),
+            loss,
+            searches=(),
+            tilt=_aside(certificate),
+            trained_on=rule.trained_on(split, batches, certificate.seed, tilted=tilted),
+        ),
+    )
 
 
 class MethodChecking(Checking):

@@ -18,13 +18,20 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
 from nonvacuous.certification.candidate import frozen_copy, require_stored_state
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import Measured, count_errors, summed_loss, twin_record
+from nonvacuous.certification.measurement import (
+    ON_TEST,
+    Measured,
+    count_errors,
+    summed_loss,
+    twin_record,
+)
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints, copied_network
 from nonvacuous.distributions.storage import load_tensors
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.methods.progressive import Progressive
+from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.rules.arithmetic import bound_record, counted_once
 from nonvacuous.rules.digests import example_set, fixed_tensors, tensors_digest
 from nonvacuous.rules.drawing import (
@@ -164,24 +171,40 @@ def _twin(
     return twin_record(words, errors, len(tested), job.failure)
 
 
+#: What the errors on the test examples are called in a certificate.
+DRAWN_OBSERVED = f"a checkpoint drawn for each input {ON_TEST}"
+LAST_OBSERVED = f"the last checkpoint {ON_TEST}"
+
+
 def _on_test(
     job: Job, networks: Sequence[nn.Module], batches: Sequence[np.ndarray]
 ) -> tuple[records.Observation, ...]:
     """Plain error rates beside the promise; the test examples are read here, once, at the end."""
     if job.test is None:
         return ()
-    mixture = CheckpointMixture(networks, [len(batch) for batch in batches]).to(job.device)
-    seed = derived_seed(job.seed, "test")
-    with torch.random.fork_rng(devices=[job.device] if job.device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        drawn = count_errors(mixture, job.test)
+    tests = [len(batch) for batch in batches]
+    drawn = drawn_errors(networks, tests, job.test, job.seed, device=job.device)
+    last = count_errors(networks[-1], job.test)
     return tuple(
-        records.Observation(name=f"{who} on the test examples", errors=wrong, trials=len(job.test))
-        for who, wrong in (
-            ("a checkpoint drawn for each input", drawn),
-            ("the last checkpoint", count_errors(networks[-1], job.test)),
-        )
+        records.Observation(name=name, errors=wrong, trials=len(job.test))
+        for name, wrong in ((DRAWN_OBSERVED, drawn), (LAST_OBSERVED, last))
     )
+
+
+def drawn_errors(
+    networks: Sequence[nn.Module],
+    tests: Sequence[int],
+    examples: Examples,
+    seed: int,
+    *,
+    device: torch.device,
+    loss: Loss = zero_one,
+) -> int:
+    """The errors of checkpoints that the seed draws, one for each example."""
+    mixture = CheckpointMixture(networks, tests).to(device)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(derived_seed(seed, "test"))
+        return round(summed_loss(mixture, examples, loss))
 
 
 def load_mixture(folder: str | Path, model: nn.Module) -> CheckpointMixture:
