@@ -21,6 +21,7 @@ from nonvacuous.verification.inquiry import TRIALS, Inquiry
 from nonvacuous.verification.numbers import check_numbers, check_seal, read
 from nonvacuous.verification.retraining import check_training
 from nonvacuous.verification.run_folder import check_attempts, check_folder, check_settings
+from nonvacuous.verification.starting import check_named_start
 
 __all__ = ["Finding", "Verification", "verify"]
 
@@ -112,6 +113,7 @@ def verify(
     else:
         inquiry.examples = check_examples(inquiry, data)
         if inquiry.examples is not None:
+            check_named_start(inquiry, checking.evidence(parsed))
             checking.measure(inquiry)
         else:
             skip_symmetries(inquiry, "the examples are not at hand.")

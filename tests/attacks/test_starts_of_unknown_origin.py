@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 
 import nonvacuous as nv
-from nonvacuous.audit.data_checks import START
+from nonvacuous.audit.data_checks import START, NamedStart
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.method import Method
 from nonvacuous.distributions.storage import save_tensors
@@ -165,6 +166,63 @@ def test_a_seed_that_did_not_make_the_weights(tmp_path: Path) -> None:
     forged = resealed(honest, assumptions=changed)
     resealed(forged, statement=statement_of(forged)).save(run / "certificate.json")
     assert "prior" in failed_fields(nv.verify(run, data=clouds()))
+
+
+def renamed(run: Path, honest: Certificate, detail: str) -> None:
+    """Resealed: the start is named, and the certificate valid."""
+    rows = tuple(
+        a.model_copy(update={"status": "asserted", "effect": "none", "detail": detail})
+        if a.name == START
+        else a
+        for a in honest.assumptions
+    )
+    forged = resealed(honest, assumptions=rows, status="valid")
+    resealed(forged, statement=statement_of(forged)).save(run / "certificate.json")
+
+
+@pytest.mark.slow_if("sparsity")
+@pytest.mark.parametrize("kind", [*methods(), "progressive"])
+@pytest.mark.parametrize("names", ["of the builder", "of another network"])
+def test_a_start_that_the_named_seed_does_not_make(tmp_path: Path, kind: str, names: str) -> None:
+    """Resealed: a network from nowhere is said to be a built-in one at a seed."""
+    run, name = tmp_path / "run", "mlp:8/no-bias"
+    built = nv.models.build(name, (6,), 3, seed=5)
+    network = copy.deepcopy(built) if names == "of the builder" else unexplained()
+    with torch.no_grad():
+        next(network.parameters()).mul_(1.001)
+    every = methods() | {
+        "progressive": nv.Progressive(batches=2, plain_training=nv.PlainTraining(epochs=1))
+    }
+    honest = trained_here(network, every[kind], folder=nv.Run(folder=run, architecture=name))
+    assert honest.status == "conditional"
+    renamed(run, honest, NamedStart(name, 5, built_in=True).words)
+    failed = failed_fields(nv.verify(run, data=clouds(), model=copy.deepcopy(network)))
+    position = [a.name for a in honest.assumptions].index(START)
+    assert f"assumptions.{position}.detail" in failed
+    renamed(run, honest, "three laboratories saw it built.")
+    failed = failed_fields(nv.verify(run, data=clouds(), model=copy.deepcopy(network)))
+    assert f"assumptions.{position}.detail" in failed
+
+
+def test_a_start_made_by_another_torch_is_not_compared(tmp_path: Path) -> None:
+    network, run = nv.models.build("mlp:8", (6,), 3, seed=5), tmp_path / "run"
+    with torch.no_grad():
+        next(network.parameters()).mul_(1.001)
+    learned = methods()["learned"]
+    honest = trained_here(network, learned, folder=nv.Run(folder=run, architecture="mlp:8"))
+    older = resealed(honest, software={**honest.software, "torch": "2.0.0"})
+    renamed(run, older, NamedStart("mlp:8", 5, built_in=True).words)
+    result = nv.verify(run, data=clouds())
+    assert result.passed and not result.verified
+    assert any(f.needed and "torch 2.0.0 there" in f.detail for f in result.findings)
+
+
+def test_a_prior_with_other_tensors_than_the_named_network(tmp_path: Path) -> None:
+    network, run = unexplained(), tmp_path / "run"
+    prior = post_hoc(copy.deepcopy(network))
+    honest = trained_here(network, prior, folder=nv.Run(folder=run, architecture="own"))
+    renamed(run, honest, NamedStart("mlp:8/no-bias", 5, built_in=True).words)
+    assert "prior" in failed_fields(nv.verify(run, data=clouds(), model=unexplained()))
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,9 @@ _REMEDY = (
     'independent of these, declare pretrained="where they come from".'
 )
 _SEEDED = "the starting weights are those of {} at seed {}: "
+_BY_FUNCTION = "the function read none of the bound examples and that "
+#: What a certificate says of a prior that starts at no network.
+CHOSEN = "the prior was chosen without the bound examples, as stated by the one who made it."
 
 
 def declared(sentence: str) -> str:
@@ -42,10 +46,29 @@ def declared(sentence: str) -> str:
     return f"{DECLARED} In their words: “{sentence}”"
 
 
-def named_start(detail: str) -> tuple[str, int] | None:
+class NamedStart(NamedTuple):
+    """What made the starting weights, as a certificate names it."""
+
+    builder: str
+    seed: int
+    built_in: bool
+
+    @property
+    def words(self) -> str:
+        said = "" if self.built_in else _BY_FUNCTION
+        return (
+            f"{_SEEDED.format(self.builder, self.seed)}built again, every bit is the same. That "
+            f"{said}the seed was not chosen by looking at the bound examples is stated by the one "
+            "who chose it."
+        )
+
+
+def named_start(detail: str) -> NamedStart | None:
     """Builder and seed of the starting weights, where a certificate names them."""
     named = re.match(re.escape(_SEEDED).replace(r"\{\}", "(.+)"), detail)
-    return None if named is None else (named[1], int(named[2]))
+    if named is None:
+        return None
+    return NamedStart(named[1], int(named[2]), _BY_FUNCTION not in detail)
 
 
 @check(rows=(1,), since=1, name="n comes from the stored indices")
@@ -142,9 +165,7 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
     if evidence.pretrained:
         return asserted(declared(evidence.pretrained))
     if start is None:
-        return asserted(
-            "the prior was chosen without the bound examples, as stated by the one who made it."
-        )
+        return asserted(CHOSEN)
     chosen = evidence.examples.subset(evidence.split.bound[:EXAMPLES])
     known = knowledge(start, chosen)
     reason = (
@@ -171,12 +192,7 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
             f"no seed accounts for the starting weights ({unexplained}), and if "
             f"they were trained on these examples the promise is false. {_REMEDY}"
         )
-    said = "" if recipe.built_in else "the function read none of the bound examples and that "
-    return asserted(
-        f"{_SEEDED.format(recipe.name, recipe.seed)}built again, every bit is the same. That {said}"
-        "the seed was not chosen by looking at the bound examples is stated by the one who chose "
-        "it."
-    )
+    return asserted(NamedStart(recipe.name, recipe.seed, recipe.built_in).words)
 
 
 @check(rows=(6,), since=2, name=UNSEEN, says=("asserted",), modes=("holdout",))

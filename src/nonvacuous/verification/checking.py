@@ -28,8 +28,9 @@ from nonvacuous.rules.symmetries import captured, wrong_savings
 from nonvacuous.verification.audited import check_again, stored_evidence
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, agree
-from nonvacuous.verification.network import check_own, check_start, network_of, rebuilt
+from nonvacuous.verification.network import check_own, network_of, rebuilt
 from nonvacuous.verification.replaying import FRESH, check_beside, check_samples
+from nonvacuous.verification.starting import check_start
 
 PRIOR = "prior.safetensors"
 POSTERIOR = "posterior.safetensors"

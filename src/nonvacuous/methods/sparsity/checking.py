@@ -36,8 +36,9 @@ from nonvacuous.sparsity_records import SparsityRecord
 from nonvacuous.verification.checking import PriorChecking
 from nonvacuous.verification.findings import Disagreement, equal
 from nonvacuous.verification.inquiry import Inquiry
-from nonvacuous.verification.network import MODEL, check_start, network_of, not_at_hand
+from nonvacuous.verification.network import MODEL, network_of, not_at_hand
 from nonvacuous.verification.replaying import compare_fresh
+from nonvacuous.verification.starting import check_start
 
 _WEIGHTS = "weights.safetensors"
 _CONSTANTS = "every constant in the loss covers the network"
