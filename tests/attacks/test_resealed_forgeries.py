@@ -176,6 +176,9 @@ FORGERIES: dict[str, Forgery] = {
         "post-hoc", {},
         lambda c: part(c, "rescaling", kl_before=10.0 * c.rescaling.kl_before), "rescaling",
     ),
+    "a constant answer of another name": (
+        "posterior", {}, lambda c: part(c, "baseline", name="zzz"), "baseline.name",
+    ),
     "a threshold read off the tests": (
         "gate", {}, lambda c: part(c, "bound", inputs={**c.bound.inputs, "threshold": 0.55}),
         "bound.inputs.threshold",

@@ -679,3 +679,14 @@ def test_a_run_of_another_version_is_not_gone_on_with(digits: Dataset, tmp_path:
     with pytest.raises(BadInput, match="another version of nonvacuous began"):
         nv.certify(small(digits), digits.train, method=method, folder=folder, resume=True)
     nv.certify(small(digits), digits.train, method=method, folder=folder, force=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_units_that_save_more_than_there_is_are_compared(seed: int) -> None:
+    """Near a prior of zero, a guess at what the order of units saves exceeds the KL."""
+    torch.manual_seed(seed)
+    network = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 2))
+    inputs = torch.randn(200, 10)
+    method = nv.PostHoc(prior="zero", trials=200, twin=False)
+    certificate = nv.certify(network, (inputs, (inputs[:, 0] > 0).long()), method=method)
+    assert certificate.status == "valid" and certificate.complexity.kl_nats > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -111,6 +112,31 @@ def test_structure() -> None:
 
     found = structure_of(capture(Twice().eval(), torch.zeros(2, 3)))
     assert found.depth == 5 and found.pools == frozenset({2})
+
+    # The positive part of a maximum is a maximum of positive parts; of less than that, or of the
+    # sum or mean of several, it is not: there it is a neuron above the maximum.
+    class Between(nn.Module):
+        def __init__(self, step: Callable[[torch.Tensor], torch.Tensor], left: int) -> None:
+            super().__init__()
+            self.one, self.last, self.step = nn.Conv2d(1, 2, 2), nn.Linear(left, 2), step
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            pooled = nn.functional.max_pool2d(self.one(x), 2, stride=1)
+            return self.last(torch.relu(self.step(pooled)).flatten(1))
+
+    steps: list[tuple[Callable[[torch.Tensor], torch.Tensor], int, int]] = [
+        (lambda pooled: pooled, 8, 3),
+        (lambda pooled: pooled.transpose(2, 3), 8, 3),
+        (lambda pooled: -pooled, 8, 4),
+        (lambda pooled: -(-pooled), 8, 4),
+        (lambda pooled: pooled + pooled.transpose(2, 3), 8, 4),
+        (lambda pooled: nn.functional.avg_pool2d(pooled, 2), 2, 4),
+        # A maximum of negatives of maxima, and its positive part at once.
+        (lambda pooled: nn.functional.max_pool2d(-pooled, 2), 2, 5),
+    ]
+    for step, left, depth in steps:
+        found = structure_of(capture(Between(step, left).eval(), torch.zeros(2, 1, 4, 4)))
+        assert found.depth == depth
     # Without pooling P = 0 and K = 1; with windows of 9, (3 + 2P) K = 45 choices per layer.
     plain = gonon_constant(depth=4, pools=0, window=1, inputs=25, outputs=3)
     assert plain**2 == pytest.approx(4 * math.log(3) + math.log(3 * 26 * 3), rel=1e-12)

@@ -141,6 +141,7 @@ def settings_of(evidence: Evidence, *, architecture: str) -> dict[str, Any]:
             predictor=evidence.predictor,
             prior_scale=PRIOR_SCALES,
             trials=evidence.risk.trials,
+            pretrained=evidence.pretrained,
         )
     return {
         "format": FORMAT,
@@ -164,6 +165,9 @@ def write_run(
 ) -> Certificate:
     """Write the whole run folder and return its certificate."""
     folder.mkdir(parents=True, exist_ok=True)
+    if evidence.posterior is not None and evidence.start is None:
+        # Nobody trained it here: whoever made it says where its weights come from.
+        evidence = worlds.changed(evidence, pretrained="made by hand")
     settings = to_toml(settings_of(evidence, architecture=architecture))
     (folder / "config.toml").write_text(settings, encoding="utf-8")
     evidence.split.save(folder / "split.npz")

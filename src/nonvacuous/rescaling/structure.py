@@ -48,18 +48,20 @@ class _Next(NamedTuple):
     """The depth of a neuron that would read a result directly, by the kind of the neuron.
 
     A positive part is taken by the very neuron that adds up weighted inputs; but where its operand
-    is a sum of finished neurons, it is a neuron more.
+    is a sum of finished neurons (``added``), it is a neuron more. The positive part of a maximum is
+    the maximum of positive parts; of the negative of a maximum, or of a sum of several, it is not.
     """
 
     weighted: int
     positive: int
     maximum: int
+    added: int
 
 
 def structure_of(graph: LayerGraph) -> Structure:
     """Count; raises NotYetSupported where a path cannot be followed or a maximum not be counted."""
     path_count(graph)  # refuses operators that are not piecewise linear, and says which
-    start = _Next(1, 1, 1)
+    start = _Next(1, 1, 1, 1)
     following: dict[Reference, _Next] = {Reference("input", name): start for name in graph.inputs}
     layers: list[tuple[int, int]] = []
     pools: set[int] = set()
@@ -106,18 +108,19 @@ def _after(node: Node, pooled: int, read: list[_Next]) -> _Next:
     Linear operators without weights are merged into the neurons that read them, which makes no sum
     over paths larger.
     """
-    weighted, positive, maximum = map(max, zip(*read, strict=True))
+    weighted, positive, maximum, added = map(max, zip(*read, strict=True))
     if pooled > 1:
-        # The positive part of a maximum is the maximum of positive parts, and counted as that.
-        return _Next(maximum + 1, positive + 1, maximum + 1)
+        # The positive part of a maximum is counted as the maximum of positive parts.
+        return _Next(maximum + 1, positive + 1, maximum + 1, maximum + 1)
     if node.kind in _KINKS:
-        return _Next(*[positive + 1] * 3)
+        return _Next(*[positive + 1] * 4)
     if node.parameters:
-        # What takes the positive part belongs to the same neuron.
-        return _Next(weighted + 1, weighted, weighted + 1)
+        # What takes the positive part belongs to the same neuron, also after a sum of such.
+        return _Next(weighted + 1, weighted, weighted + 1, weighted)
     if node.kind in _VIEWS:
-        return _Next(weighted, positive, maximum)
-    return _Next(weighted, positive, positive + 1)
+        return _Next(weighted, positive, maximum, added)
+    # A sum is a neuron of its own to what takes its positive part, or a maximum of it.
+    return _Next(weighted, added, added + 1, added)
 
 
 def _pooled(node: Node, graph: LayerGraph) -> int:
