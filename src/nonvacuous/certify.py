@@ -12,7 +12,7 @@ from torch import nn
 
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.adapting import PROBABILITIES, adapted
+from nonvacuous.certification.adapting import PROBABILITIES, TOKENS, adapted
 from nonvacuous.certification.assemble import refuse_beforehand
 from nonvacuous.certification.beginning import beginning
 from nonvacuous.certification.job import Charging, Job
@@ -130,6 +130,11 @@ def certify(
         raise BadInput(
             f"the network returns probabilities, and the loss {loss.name!r} reads scores, to which "
             "it applies a softmax of its own: leave the network's softmax out, or the loss"
+        )
+    if TOKENS in conversions and getattr(method, "standardize", False):
+        raise BadInput(
+            "standardize would turn the whole numbers that the network looks up into fractions; "
+            "leave it out, and the recipe 'tables', which sets it"
         )
     method.check(model, loss)
     split = method.split_of(examples, checks.count("seed", seed))

@@ -235,3 +235,36 @@ def test_batch_normalization_is_folded_where_the_network_lies(
     monkeypatch.setattr(adapting, "fold_batch_norm", fold)
     adapting.folded(nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4)).to("meta"), INPUTS[:2])
     assert seen == ["meta"]
+
+
+class Versioned(nn.Linear):
+    """Keeps more than tensors in its state_dict."""
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"version": 1}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        del state
+
+
+@pytest.mark.parametrize("method", [UNSEEN, nv.Posterior(), nv.Progressive()])
+def test_more_than_tensors_in_the_state_is_refused(method: Any) -> None:
+    with pytest.raises(BadInput, match=r"'_extra_state'.*nv\.evaluate"):
+        nv.certify(Versioned(6, 2), (INPUTS, LABELS), method=method)
+
+
+def test_a_network_that_is_spread_over_devices_is_given_itself() -> None:
+    with pytest.raises(BadInput, match=r"model\.module"):
+        nv.certify(nn.DataParallel(nn.Linear(6, 2)), (INPUTS, LABELS), method=UNSEEN)
+
+
+def test_tokens_are_not_standardized_and_given_no_recipe() -> None:
+    def embedding() -> nn.Module:
+        return nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(48, 2))
+
+    for method in (nv.Posterior(standardize=True), nv.Progressive(standardize=True)):
+        with pytest.raises(BadInput, match="whole numbers that the network looks up"):
+            nv.certify(embedding, (WORDS.float(), LABELS), method=method)
+    plain = nv.Posterior()
+    assert plain.advice((12,), tokens=True) is None and plain.advice((6, 4)) is None
+    assert "tables" in str(plain.advice((12,))) and "images" in str(plain.advice((1, 8, 8)))

@@ -61,6 +61,16 @@ def test_unused_arrays_and_lacking_classes_are_named(tmp_path: Path, invoke: Inv
     assert "not used: site" in invoke("data", str(path)).out
 
 
+def test_another_column_of_labels_is_named(table: Path, invoke: Invoke) -> None:
+    cells = [row.split(",") for row in table.read_text().splitlines()[1:]]
+    numbered = [f"{a},{b},{int(c == 'bad')},{c}" for a, b, _, c in cells]
+    table.write_text("\n".join(["a,b,y,outcome", *numbered]))
+    words = ["certify", "--data", "mine.csv:outcome", "--weights", "w.safetensors", *HELD_OUT]
+    done = invoke(*words, "--out", "run")
+    assert "inputs: y too" in done.err
+    assert nv.Certificate.load("run/certificate.json").data.name == "mine:outcome"
+
+
 @pytest.mark.slow
 def test_a_training_that_learned_nothing_is_said(tmp_path: Path, invoke: Invoke) -> None:
     path = tmp_path / "x.npz"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -250,6 +251,24 @@ def test_module_that_does_not_exist():
 def test_unknown_source(source, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInput, match=message):
+        load(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("nofile.csv:outcome", "there is no file nofile.csv"),
+        ("some/nofile.parquet:out come", "there is no file some/nofile.parquet"),
+        ("mk.py:load", "write mk:load"),
+        ("./mk.py:load", "write mk:load"),
+        ("~nobody-of-this-name/x.csv:y", "is not the path of a file"),
+        (f"{'a' * 5000}.csv:y", "a...' is not the path of a file"),
+    ],
+)
+def test_files_that_are_not_there(source, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mk.py").write_text("def load():\n    return None\n")
+    with pytest.raises(BadInput, match=re.escape(message)):
         load(source)
 
 

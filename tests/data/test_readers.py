@@ -15,6 +15,7 @@ import torch
 from nonvacuous.data import load, read_idx, read_images, read_npz, read_parquet
 from nonvacuous.data.readers import FILE_READERS
 from nonvacuous.data.readers.pictures import read_idx_array
+from nonvacuous.data.readers.tables import other_labels
 from nonvacuous.errors import BadInput
 
 GENERATOR = np.random.default_rng(0)
@@ -297,6 +298,8 @@ def test_the_column_of_labels_stands_behind_the_file(tmp_path, ending):
         path.write_text("\n".join(mark.join(map(str, row)) for row in (columns, *rows)))
     read = load(f"{path}:out come").train
     assert read.example_shape == (2,) and read.labels.tolist() == list(LABELS)
+    assert read.name == "d:out come"  # of other labels it would be other data
+    assert other_labels(path, "out come") == ["y"]
     with pytest.raises(
         BadInput, match=r"needs one column named outcome .* did you mean out come\?"
     ):

@@ -128,7 +128,7 @@ def test_structure() -> None:
         (lambda pooled: pooled, 8, 3),
         (lambda pooled: pooled.transpose(2, 3), 8, 3),
         (lambda pooled: -pooled, 8, 4),
-        (lambda pooled: -(-pooled), 8, 4),
+        (lambda pooled: (-pooled).neg(), 8, 4),
         (lambda pooled: pooled + pooled.transpose(2, 3), 8, 4),
         (lambda pooled: nn.functional.avg_pool2d(pooled, 2), 2, 4),
         # A maximum of negatives of maxima, and its positive part at once.

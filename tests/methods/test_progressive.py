@@ -305,8 +305,12 @@ def test_what_cannot_be_is_said_before_any_work() -> None:
     def other(network, inputs, labels, *, seed):
         return nn.Linear(6, 3)
 
-    with pytest.raises(BadInput, match="other tensors"):
-        nv.certify(model(), blobs(), method=nv.Progressive(train=other))
+    def halved(network, inputs, labels, *, seed):
+        return network.half()
+
+    for train in (other, halved):
+        with pytest.raises(BadInput, match="other tensors"):
+            nv.certify(model(), blobs(), method=nv.Progressive(train=train))
 
 
 def test_three_batches_that_the_theorem_takes_for_two_are_refused(monkeypatch) -> None:

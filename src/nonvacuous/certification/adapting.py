@@ -231,6 +231,20 @@ def _check_network(model: Any) -> None:
             "speaks about. Any other predictor can be tested on examples that it never saw: "
             "nv.evaluate(predictor, (inputs, labels), unseen=True)"
         )
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise BadInput(
+            f"{type(model).__name__} spreads a network over devices; give the network itself, "
+            "model.module"
+        )
+    kept = [name for name, value in model.state_dict().items() if not isinstance(value, Tensor)]
+    if kept:
+        raise BadInput(
+            f"the network keeps {kept[0]!r} in its state_dict, which is no tensor (as networks "
+            "quantized dynamically do, and layers with get_extra_state): nothing here can tell "
+            "whether training changed it, nor store it. Certify the network as it was before "
+            "quantization, or keep tensors alone (register_buffer). It can be tested on examples "
+            "that it never saw: nv.evaluate(predictor, (inputs, labels), unseen=True)"
+        )
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_meta:
             raise BadInput(

@@ -83,8 +83,11 @@ class Method(Settings):
         """The part of the examples that shapes the prior; None where the promise counts all."""
         return None
 
-    def advice(self, example_shape: Sequence[int]) -> str | None:
-        """What would serve such examples better, said before anything is spent on them."""
+    def advice(self, example_shape: Sequence[int], *, tokens: bool = False) -> str | None:
+        """What would serve such examples better, said before anything is spent on them.
+
+        tokens   whether the network reads them as whole numbers
+        """
         return None
 
     def check(self, model: nn.Module, loss: Loss) -> None:

@@ -13,6 +13,7 @@ from torch import nn
 
 from nonvacuous.bounds.rounding import shown_confidence, shown_up
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.adapting import TOKENS
 from nonvacuous.certification.method import Method
 from nonvacuous.certify import certify
 from nonvacuous.cli import exits
@@ -22,6 +23,8 @@ from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import say, write_certificate, write_error, write_next
 from nonvacuous.cli.report import PAGE, write_page
 from nonvacuous.data import NAMES, Dataset, Examples
+from nonvacuous.data.load import file_and_column
+from nonvacuous.data.readers.tables import other_labels
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.distributions.priors import at_initialization, zero_mean
 from nonvacuous.errors import FolderTaken, Refused, Unsupported
@@ -85,7 +88,7 @@ def run(call: Call, method: Method) -> int:
                 f"mode {method.mode}, confidence {shown_confidence(call.confidence, 6)}, "
                 f"seed {call.seed}, device {device}, run folder {folder}"
             )
-            for line in _remarks(dataset, examples, conversions, method):
+            for line in _remarks(call.data, dataset, examples, conversions, method):
                 narration.say(line)
             certificate = certify(
                 network.to(device),
@@ -184,10 +187,20 @@ def _asked(call: Call, method: Method, spec: str) -> dict[str, Any]:
 
 
 def _remarks(
-    dataset: Dataset, examples: Examples, conversions: tuple[str, ...], method: Method
+    source: str,
+    dataset: Dataset,
+    examples: Examples,
+    conversions: tuple[str, ...],
+    method: Method,
 ) -> list[str]:
     """What was taken how, where another reading was possible or would serve better."""
     remarks = [f"network: {conversion}" for conversion in conversions]
+    path, label = file_and_column(source)
+    if label is not None and (others := other_labels(path, label)):
+        remarks.append(
+            f"inputs: {', '.join(others)} too, which is called like a column of labels; leave it "
+            f"out of the table if it tells {label}"
+        )
     names = examples.class_names
     if names != tuple(map(str, range(len(names)))):
         shown = ", ".join(f"{at} = {name}" for at, name in enumerate(names[:20]))
@@ -198,7 +211,8 @@ def _remarks(
     lacking = [n for n, c in zip(names, examples.class_counts(), strict=True) if not c]
     if lacking:
         remarks.append(f"no example of {', '.join(lacking[:8])} in {examples.name}")
-    return remarks + list(filter(None, [method.advice(examples.example_shape)]))
+    advice = method.advice(examples.example_shape, tokens=TOKENS in conversions)
+    return remarks + ([] if advice is None else [advice])
 
 
 def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: bool) -> int:

@@ -105,7 +105,7 @@ def read(
                 f"{', '.join(FILE_READERS)}, a folder of images, or package.module:function"
             )
         return reader(path, class_names=class_names)
-    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text):
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text) or ".py:" in text:
         try:
             return _from_function(text, class_names)
         except Unrecognized as error:
@@ -115,6 +115,9 @@ def read(
             why = str(error).removeprefix(f"{text}: ")
             message = f"{text}: there is no file {text.partition(':')[0]}, and {why}"
             raise Unrecognized(message, instead=error.instead) from error
+    endings = "|".join(map(re.escape, FILE_READERS))
+    if named := re.match(rf"(.+?(?:{endings})):", text, flags=re.IGNORECASE):
+        raise Unrecognized(f"{text}: there is no file {named[1]}; check the spelling of its path")
     close = difflib.get_close_matches(text.lower().replace("_", "-"), NAMES, n=1)
     raise Unrecognized(
         f"there is no data set {text!r}: it is neither one of {', '.join(NAMES)}, nor an existing "
@@ -128,12 +131,20 @@ Dataset.reader = read
 
 def file_and_column(source: str | Path) -> tuple[Path, str | None]:
     """The path of a source, and the column of labels that is named behind the file, if any."""
-    whole = Path(source).expanduser()
-    if not whole.exists():
-        for colon in re.finditer(":", str(source)):
-            path = Path(str(source)[: colon.start()]).expanduser()
-            if path.is_file():
-                return path, str(source)[colon.end() :]
+    text = str(source)
+    try:
+        whole = Path(text).expanduser()
+        if not whole.exists():
+            for colon in re.finditer(":", text):
+                path = Path(text[: colon.start()]).expanduser()
+                if path.is_file() and path.suffix != ".py":
+                    return path, text[colon.end() :]
+    except (OSError, RuntimeError) as error:  # a name that is too long, a user who is not there
+        shown = text if len(text) <= 60 else f"{text[:60]}..."
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(
+            f"{shown!r} is not the path of a file ({why}); check its spelling"
+        ) from error
     return whole, None
 
 
@@ -218,6 +229,14 @@ def _from_function(spec: str, class_names: Sequence[str] | None) -> Dataset:
 
 def import_function(spec: str) -> Any:
     """The callable behind "package.module:function"; the current folder is searched too."""
+    file, _, name = spec.partition(":")
+    if name and file.endswith(".py") and Path(file).is_file():
+        path = Path(file)
+        where = "" if path.parent == Path() else f", from the folder {path.parent}"
+        raise Unrecognized(
+            f"{spec}: a function is named by its module, not by its file; write "
+            f"{path.stem}:{name}{where}"
+        )
     with _current_folder_last():
         return imported(spec)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nonvacuous.data.convert import label_column
+from nonvacuous.data.convert import LABEL_COLUMNS, label_column
 from nonvacuous.data.examples import Dataset, Examples
 from nonvacuous.data.files import check_unpacked
 from nonvacuous.data.readers.pictures import (
@@ -68,7 +69,8 @@ def read_labelled(path: Path, label: str, *, class_names: Sequence[str] | None =
     """The examples of a table whose labels stand in the column called ``label``."""
     kind = path.suffix.lower()
     if kind == ".parquet":
-        return Dataset(read_parquet(path, class_names=class_names, label=label))
+        name = f"{path.stem}:{label}"
+        return Dataset(read_parquet(path, name=name, class_names=class_names, label=label))
     if kind not in (".csv", ".tsv"):
         raise BadInput(
             f"{path}:{label} names a column of labels, which only tables have (.csv, .tsv, "
@@ -195,6 +197,25 @@ def _lists(column: Any, *, where: str) -> np.ndarray:
     return values.reshape(len(column), -1)
 
 
+def other_labels(path: Path, label: str) -> list[str]:
+    """The inputs of a table with this column of labels that are called as such columns are."""
+    if path.suffix.lower() == ".parquet":
+        parquet: Any = optional_package("pyarrow.parquet", purpose=f"reading {path}")
+        columns = parquet.read_schema(path).names
+        columns = [] if set(columns) & set(_IMAGE_COLUMNS) else columns
+    else:
+        with _text_rows(path) as reader:
+            columns = next(filter(None, reader), [])
+    names = [str(column).strip() for column in columns]
+    return [name for name in names if name != label and name.lower() in LABEL_COLUMNS]
+
+
+@contextmanager
+def _text_rows(path: Path) -> Iterator[Any]:
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        yield csv.reader(stream, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+
+
 def _listed(columns: Sequence[str]) -> str:
     return ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "") or "no columns"
 
@@ -210,9 +231,7 @@ def read_csv(
     """
     path = Path(path)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            mark = "\t" if path.suffix.lower() == ".tsv" else ","
-            reader = csv.reader(stream, delimiter=mark)
+        with _text_rows(path) as reader:
             rows = [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} cannot be read as a table of text ({error})") from error
@@ -240,7 +259,8 @@ def read_csv(
             f"{path}: {len(missing)} labels are missing, the first in line {body[missing[0]][0]}. "
             "Leave such rows out, or give them a class with a name"
         )
-    return Dataset(Examples.of((inputs, values), class_names=class_names, name=path.stem))
+    name = path.stem if label is None else f"{path.stem}:{label}"
+    return Dataset(Examples.of((inputs, values), class_names=class_names, name=name))
 
 
 def _as_numbers(labels: list[str]) -> np.ndarray:

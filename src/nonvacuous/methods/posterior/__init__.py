@@ -138,10 +138,10 @@ class Posterior(method.Method):
     def shaping(self) -> float | None:
         return self.prior_fraction
 
-    def advice(self, example_shape: Sequence[int]) -> str | None:
-        if self.recipe is not None or not self.prior_fraction:
+    def advice(self, example_shape: Sequence[int], *, tokens: bool = False) -> str | None:
+        kind = {1: "tables", 3: "images"}.get(len(example_shape))
+        if self.recipe is not None or not self.prior_fraction or tokens or kind is None:
             return None
-        kind = "images" if len(example_shape) == 3 else "tables"
         return (
             f"no recipe: --recipe {kind} usually promises less error; a second certificate on "
             "these examples is another attempt, so choose before the first"

@@ -142,11 +142,15 @@ def _checkpoint(
         )
         require_own(network, given, name="train")
     network = frozen_copy(network, job.device)
-    expected = {name: tensor.shape for name, tensor in fixed_tensors(start).items()}
-    if {name: tensor.shape for name, tensor in fixed_tensors(network).items()} != expected:
+    given_kinds, kinds = (
+        {name: (tensor.shape, tensor.dtype) for name, tensor in fixed_tensors(one).items()}
+        for one in (start, network)
+    )
+    if kinds != given_kinds:
         raise BadInput(
-            "train returned a network with other tensors than the one it was given; return that "
-            "network, trained: checkpoints are saved and verified as weights of one architecture"
+            "train returned a network with other tensors than the one it was given (names, shapes "
+            "or precision, as after model.half()); return that network, trained: checkpoints are "
+            "saved and verified as weights of one architecture"
         )
     rebuilt = frozen_copy(with_tensors(start, fixed_tensors(network)), job.device)
     require_stored_state(network, rebuilt, tests, whose=f"checkpoint {number}")
