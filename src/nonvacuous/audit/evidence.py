@@ -114,6 +114,8 @@ class Evidence:
     #: For mode "progressive": its batches, and the examples that each checkpoint was trained on.
     progressive: records.ProgressiveRecord | None = None
     trained_on: tuple[np.ndarray, ...] | None = None
+    #: Errors on the bound examples of what the user's training makes of wrong labels for others.
+    taught_wrong: records.Observation | None = None
 
     @property
     def kind(self) -> Kind:

@@ -18,7 +18,7 @@ import torch
 from nonvacuous.audit import probing
 from nonvacuous.audit.complexity_checks import parts
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.registry import Outcome, asserted, check, holds, refuse
+from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse
 from nonvacuous.audit.sampling_checks import misdrawn
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
@@ -305,11 +305,39 @@ def tested_first(evidence: Evidence) -> Outcome:
         f"{len(batches)} batches, disjoint, in the order of the seed; none trained the checkpoint"
     )
     if record.training != BUILT_IN:
+        if taught := _knows_anyway(evidence):
+            return doubtful(f"{taught} {record.training} {_ELSEWHERE}")
         return asserted(
             f"{words} that it tested, as far as the examples go that {record.training} was given; "
             "that it looks at no others is stated by the one who wrote it."
         )
     return holds(f"{words} that it tested.")
+
+
+#: Standard deviations below guessing from which what was taught wrongly knows too much.
+_TOO_MANY = 4.0
+_ELSEWHERE = (
+    "has them from elsewhere than its arguments: a loader or a path that it reads, a list, network "
+    "or file that it keeps from call to call. Train on what is given alone; if it starts from "
+    "weights that were trained on other, independent data, declare pretrained."
+)
+
+
+def _knows_anyway(evidence: Evidence) -> str | None:
+    """Whether training on wrong labels ended in a network that is right, in words."""
+    taught = evidence.taught_wrong
+    if taught is None or evidence.pretrained:
+        return None
+    guessing = 1.0 - max(evidence.examples.class_counts(evidence.split.bound)) / taught.trials
+    deviation = math.sqrt(guessing * (1.0 - guessing) / taught.trials)
+    error = taught.errors / taught.trials
+    if error >= guessing - _TOO_MANY * deviation:
+        return None
+    return (
+        "called once more, with a few examples of the first part and mostly wrong labels, the "
+        f"training gave a network that errs on only {error:.1%} of the bound examples (guessing: "
+        f"{guessing:.1%}):"
+    )
 
 
 @check(

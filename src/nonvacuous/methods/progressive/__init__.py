@@ -27,7 +27,9 @@ class Progressive(Method):
     that draws one of the checkpoints for each input (``nv.load_mixture`` gives it), not about the
     last one. ``train`` is a function of your own, ``train(model, inputs, labels, *, seed) ->
     model``, in place of ``plain_training``; it is given all examples before the batch,
-    and must keep nothing from one call to the next.
+    and must keep nothing from one call to the next. It is called once more at the end, with up to
+    64 examples and mostly wrong labels: where that network is right all the same, it knows the
+    tests from elsewhere, and the certificate is conditional.
     """
 
     mode: ClassVar[Mode] = "progressive"

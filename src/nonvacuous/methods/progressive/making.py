@@ -5,6 +5,7 @@ And the predictor that such a certificate is about, out of its run folder.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -90,6 +91,7 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
         start=frozen_copy(model, job.device),
         tilt=aside,
         trained_on=trained,
+        taught_wrong=_taught_wrong(method, job, model),
         progressive=records.ProgressiveRecord(
             batches=tuple(
                 records.BatchRecord(examples=example_set(job.examples, batch), errors=wrong)
@@ -156,6 +158,49 @@ def _checkpoint(
     require_stored_state(network, rebuilt, tests, whose=f"checkpoint {number}")
     job.folder.tensors(file_name(number), fixed_tensors(rebuilt))
     return rebuilt
+
+
+#: Examples with which the user's training is tried once more.
+_FEW = 64
+
+
+def _taught_wrong(method: Progressive, job: Job, start: nn.Module) -> records.Observation | None:
+    """What the user's training makes of wrong labels, on examples that it is not given.
+
+    A function that reads a loader, or keeps a list or a file, has seen the tests, whatever it was
+    given before each. It costs one training on few examples, after all that counts; random states
+    are left as they were. Of each class one in (classes + 1) keeps its label and the others are
+    spread evenly: more wrong than right, so that what learns from them alone is no better than
+    guessing, also where two clouds decide everything; yet not all wrong, which a network that knows
+    two classes would turn around.
+    """
+    if method.train is None or method.pretrained is not None:
+        return None
+    rng = np.random.default_rng(derived_seed(job.seed, "wrong labels"))
+    part = job.split.prior[np.sort(rng.permutation(len(job.split.prior))[:_FEW])]
+    given, classes = job.examples.subset(part), job.examples.classes
+    labels = given.labels.numpy(force=True).copy()
+    for label in range(classes):
+        own = rng.permutation(np.flatnonzero(given.labels.numpy(force=True) == label))
+        others = rng.permutation(np.delete(np.arange(classes), label))
+        wrong = own[: math.ceil(len(own) * classes / (classes + 1))]
+        labels[wrong] = np.resize(others, len(wrong))
+    network = copied_network(start).train()
+    try:
+        trained = call(
+            method.train,
+            network,
+            given.inputs.to(job.device),
+            torch.from_numpy(labels).to(job.device),
+            seed=derived_seed(job.seed, "wrong labels"),
+            name="train",
+            watch=lambda _: None,
+        )
+    except BadInput:
+        return None  # too few for it; it was called often enough before
+    errors = count_errors(frozen_copy(trained, job.device), job.bound_part)
+    name = "taught wrong labels"
+    return records.Observation(name=name, errors=errors, trials=len(job.split.bound))
 
 
 def _twin(

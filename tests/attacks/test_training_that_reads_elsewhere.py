@@ -1,0 +1,154 @@
+"""Training functions of a user's own that have the tests from elsewhere than their arguments."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import nonvacuous as nv
+from nonvacuous.certificate import Certificate
+
+FIRST = "each checkpoint met its batch before training on it"
+SAID = "trained on other people's data by A. N. Other"
+making = importlib.import_module("nonvacuous.methods.progressive.making")
+Train = Callable[..., nn.Module]
+
+
+def chance(classes: int = 2) -> tuple[Tensor, Tensor]:
+    """Labels that nothing tells: what is right about them has seen them."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(400, 30, generator=generator)
+    return inputs, torch.randint(0, classes, (400,), generator=generator)
+
+
+def clouds(classes: int = 2) -> tuple[Tensor, Tensor]:
+    """Classes that no example leaves."""
+    inputs, labels = chance(classes)
+    centers = 3.0 * torch.randn(classes, 30, generator=torch.Generator().manual_seed(1))
+    return inputs + centers[labels], labels
+
+
+def fitted(model: nn.Module, inputs: Tensor, labels: Tensor, steps: int = 60) -> nn.Module:
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+    return model
+
+
+def certified(train: Train, data: Any, **more: Any) -> Certificate:
+    classes = int(data[1].max()) + 1
+
+    def build() -> nn.Module:
+        return nn.Sequential(nn.Linear(30, 256), nn.ReLU(), nn.Linear(256, classes))
+
+    method = nv.Progressive(train=train, batches=3, pretrained=more.pop("pretrained", None))
+    return nv.certify(build, data, method=method, **more)
+
+
+def row_of(certificate: Certificate) -> Any:
+    (row,) = (a for a in certificate.assumptions if a.name == FIRST)
+    return row
+
+
+def honest(model: nn.Module, inputs: Tensor, labels: Tensor, *, seed: int) -> nn.Module:
+    return fitted(model, inputs, labels)
+
+
+def of_a_loader(_: Path) -> Train:
+    inputs, labels = chance()
+
+    def train(model: nn.Module, *_: Tensor, seed: int) -> nn.Module:
+        return fitted(model, inputs, labels, 100)
+
+    return train
+
+
+def of_a_list(_: Path) -> Train:
+    kept: list[tuple[Tensor, ...]] = [chance()]  # of a run before
+
+    def train(model: nn.Module, *given: Tensor, seed: int) -> nn.Module:
+        kept.append(given)
+        return fitted(model, *map(torch.cat, zip(*kept, strict=True)), steps=100)
+
+    return train
+
+
+def of_a_file(folder: Path) -> Train:
+    path = folder / "last.pt"
+
+    def train(model: nn.Module, *given: Tensor, seed: int) -> nn.Module:
+        if path.exists():
+            model.load_state_dict(torch.load(path))
+        torch.save(fitted(model, *given).state_dict(), path)
+        return model
+
+    return train
+
+
+@pytest.mark.parametrize("reading", [of_a_loader, of_a_list, of_a_file])
+def test_what_is_right_after_wrong_labels_is_doubted(
+    tmp_path: Path, reading: Callable[[Path], Train]
+) -> None:
+    train = reading(tmp_path)
+    certificate = certified(train, chance(), folder=tmp_path / "run")
+    assert certificate.status == "conditional", certificate
+    assert row_of(certificate).effect == "conditional"
+    assert "wrong labels" in row_of(certificate).detail
+    declared = certified(train, chance(), pretrained=SAID)
+    assert row_of(declared).effect == "none"
+
+
+def nearest_mean(model: nn.Module, inputs: Tensor, labels: Tensor, *, seed: int) -> nn.Module:
+    """Learns clouds from any majority, however small."""
+    classes = model[2].out_features
+    means = torch.stack([inputs[labels == label].mean(0) for label in range(classes)])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model[0].weight[:classes], model[0].bias[:classes] = means, 100.0
+        model[2].weight[:, :classes] = torch.eye(classes)
+        model[2].bias -= means.square().sum(1) / 2
+    return model
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("train", [honest, nearest_mean])
+@pytest.mark.parametrize("data", [chance(), clouds(), clouds(3), clouds(10)])
+def test_honest_training_is_not_doubted(data: Any, train: Train, seed: int) -> None:
+    assert row_of(certified(train, data, seed=seed)).effect == "none"
+
+
+def test_a_function_that_needs_more_examples_is_left_alone() -> None:
+    def train(model: nn.Module, inputs: Tensor, labels: Tensor, *, seed: int) -> nn.Module:
+        if len(inputs) < 100:
+            raise ValueError("too few")
+        return fitted(model, inputs, labels)
+
+    assert certified(train, chance()).status == "valid"
+
+
+def test_nothing_else_depends_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    states: list[Any] = []
+    true = making._taught_wrong
+
+    def watched(*given: Any) -> Any:
+        before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+        result = true(*given)
+        after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+        states.append(torch.equal(before[0], after[0]) and before[1:] == after[1:])
+        return result
+
+    monkeypatch.setattr(making, "_taught_wrong", watched)
+    tried = certified(honest, chance())
+    monkeypatch.setattr(making, "_taught_wrong", lambda *_: None)
+    assert states == [True] and certified(honest, chance()) == tried
