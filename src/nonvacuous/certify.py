@@ -184,6 +184,9 @@ def certify(
             paid=attempts,
             classes=class_sizes(given),
             different=configuration.get("different_data", ""),
+            threshold=str(getattr(method, "threshold", None) or "no gate")
+            if KINDS[method.mode].steps
+            else "",
         )
         charging = Charging(ledger, attempt, model, examples.subset(split.bound))
         progress = charging.watching(progress)

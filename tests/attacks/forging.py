@@ -98,7 +98,9 @@ def holdout_run(folder: Path) -> Certificate:
     )
 
 
-def progressive_run(folder: Path, *, seed: int = 0, **options: Any) -> Certificate:
+def progressive_run(
+    folder: Path, *, seed: int = 0, attempts: int = 1, **options: Any
+) -> Certificate:
     """Two checkpoints, tested before they learned from their tests; a test part."""
     return certify(
         network(),
@@ -106,6 +108,7 @@ def progressive_run(folder: Path, *, seed: int = 0, **options: Any) -> Certifica
         method=Progressive(**{"batches": 2, "plain_training": PLAINLY, **options}),
         test=data().test,
         seed=seed,
+        attempts=attempts,
         folder=Run(folder=folder, architecture=ARCHITECTURE),
     )
 

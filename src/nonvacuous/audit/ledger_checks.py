@@ -97,6 +97,15 @@ def fixed_before_data(evidence: Evidence) -> Outcome:
         return holds(f"{named.name} holds for all values of its other inputs at once.")
     if present == ["tilt"] or (evidence.tilt is not None and present == ["temperature"]):
         return _tilted(evidence, present[0])
+    own = str(evidence.bound.inputs.get("threshold"))
+    others = [each for each in evidence.thresholds_before if each != own]
+    if "threshold" in present and others:
+        return doubtful(
+            f"the threshold is {own}, and certificates by checkpoints that were computed before on "
+            f"these examples declared {' and '.join(others)}: one that is read off what they "
+            "counted opens the gate, however many certificates share the confidence. The promise "
+            "holds if it was decided on before looking at any of them."
+        )
     return asserted(
         f"{', '.join(present)} of {named.name} was fixed before the bound examples were seen, as "
         "stated by the one who chose it."

@@ -43,6 +43,8 @@ class Attempt:
     classes    examples of each class, largest first: all that is known of examples in disguise
     different  the user's words on why examples with the same labels are other data
     command    what computed it
+    threshold  of a certificate by checkpoints: the gate that it declared, or "no gate"; empty in
+               lines of older versions
     """
 
     examples: str
@@ -54,9 +56,11 @@ class Attempt:
     classes: tuple[int, ...] = ()
     different: str = ""
     command: str = "certify"
+    threshold: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("examples", "bound", "config", "outcome", "begun", "different", "command"):
+        texts = ("examples", "bound", "config", "outcome", "begun", "different", "command")
+        for name in (*texts, "threshold"):
             value = getattr(self, name)
             if not isinstance(value, str) or (not value and name in ("bound", "config")):
                 raise BadInput(f"the {name} digest must be hexadecimal, got {value!r}.")
@@ -89,12 +93,15 @@ class Standing:
     declared  words by which examples with the same labels are said to be different data; such
               attempts are not counted
     issued    the fewest certificates that this attempt itself ever shared with; None if unknown
+    thresholds
+              of the earlier ones by checkpoints: what each declared as its gate
     """
 
     earlier: tuple[int, ...] = ()
     alike: tuple[int, ...] = ()
     declared: tuple[str, ...] = ()
     issued: int | None = None
+    thresholds: tuple[str, ...] = ()
 
     def shares(self, paid: int) -> Fraction:
         """How often all of them together may fail, in units of one failure probability."""
@@ -155,7 +162,7 @@ def standing(entries: Sequence[Attempt], attempt: Attempt) -> Standing:
     own = next(each for each in attempts if any(line == number for line, _ in each.issues))
     issued = min(paid for _, paid in own.issues)
     here = next(line for line, paid in own.issues if paid == issued)
-    earlier, alike, declared = [], [], []
+    earlier, alike, declared, thresholds = [], [], [], []
     for other in attempts:
         paid = min((paid for line, paid in other.issues if line < here), default=None)
         if other is own or paid is None:
@@ -163,13 +170,16 @@ def standing(entries: Sequence[Attempt], attempt: Attempt) -> Standing:
         same = other.entry.examples == attempt.examples and bool(attempt.examples)
         if same or other.entry.bound == attempt.bound:  # at least the same bound examples
             earlier.append(paid)
+            thresholds += [other.entry.threshold] if other.entry.threshold else []
         elif other.entry.same_labels(attempt):
-            words = attempt.different or other.entry.different
-            if words:
-                declared.append(words)
+            said = attempt.different or other.entry.different
+            if said:
+                declared.append(said)
             else:
                 alike.append(paid)
-    return Standing(tuple(earlier), tuple(alike), tuple(dict.fromkeys(declared)), issued)
+                thresholds += [other.entry.threshold] if other.entry.threshold else []
+    words, gates = (tuple(dict.fromkeys(each)) for each in (declared, thresholds))
+    return Standing(tuple(earlier), tuple(alike), words, issued, gates)
 
 
 @dataclass(eq=False)
@@ -210,7 +220,8 @@ def _beginning(line: Attempt) -> tuple[str, ...]:
 
 
 def _append(path: Path, attempt: Attempt) -> None:
-    usual = {"outcome": "", "begun": "", "classes": (), "different": "", "command": "certify"}
+    usual: dict[str, Any] = dict.fromkeys(("outcome", "begun", "different", "threshold"), "")
+    usual |= {"classes": (), "command": "certify"}
     record = {k: v for k, v in vars(attempt).items() if k not in usual or v != usual[k]}
     # The line break in front ends a line that a crash may have left unfinished. One write of an
     # append-only descriptor keeps the lines of several processes apart.

@@ -200,6 +200,7 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any
         # As the code has it: certify takes no groups, and reads test examples after the end.
         "groups_declared": None,
         "test_reads": (FREEZE,),
+        "thresholds_before": (),
     }
     if posterior is not None:
         # Recomputed here from the stored tensors, both of them.
@@ -228,6 +229,7 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any
             facts["draws"] = ((FREEZE, 0),)
     if contents.standing is not None:
         facts["standing"] = contents.standing
+        facts["thresholds_before"] = contents.standing.thresholds
         facts["attempts_paid"] = contents.settings["attempts"]
     # What the user declared; without a word the check asks for more, which no run keeps.
     method = contents.method
