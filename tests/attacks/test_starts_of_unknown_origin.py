@@ -217,6 +217,15 @@ def test_a_start_made_by_another_torch_is_not_compared(tmp_path: Path) -> None:
     assert any(f.needed and "torch 2.0.0 there" in f.detail for f in result.findings)
 
 
+def test_a_function_is_not_taken_for_a_built_in_network(tmp_path: Path) -> None:
+    """In the words for functions, and in those that older versions had for both."""
+    run, learned = tmp_path / "run", methods()["learned"]
+    honest = trained_here(own, learned, folder=nv.Run(folder=run, architecture="own"))
+    assert nv.verify(run, data=clouds(), model=own).verified
+    renamed(run, honest, NamedStart("own", 0, built_in=True).words)
+    assert nv.verify(run, data=clouds(), model=own).verified
+
+
 def test_a_prior_with_other_tensors_than_the_named_network(tmp_path: Path) -> None:
     network, run = unexplained(), tmp_path / "run"
     prior = post_hoc(copy.deepcopy(network))

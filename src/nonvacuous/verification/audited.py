@@ -215,7 +215,9 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any
     facts["tilt"] = next((o for o in certificate.observed if o.name == TILTED), None)
     if not contents.fixed:
         facts["fixed_before"] = {}
-    if certificate.prior is not None:
+    if certificate.prior is None:
+        facts |= {"prior_saw": None, "searches": ()}  # as the code has it
+    else:
         facts["prior_saw"] = known.split.prior if inquiry.learned else None
         facts["prior_saw_digest"] = certificate.prior.saw
         # A sparsity run is given its prior as a table, and names the one that it makes.

@@ -45,7 +45,7 @@ def check_named_start(inquiry: Inquiry, needed: Collection[str]) -> None:
             raise Disagreement(f"no audit explains it by {stated.detail!r}")
         if named is None or not contents.settings or not set(needed) <= contents.intact:
             raise NotAsked("settings or weights are not at hand.", needed=False)
-        if not named.built_in:
+        if not named.built_in or named.builder.partition(":")[0] not in BUILDERS:
             raise NotAsked(f"{named.builder} is a function of its maker's.", needed=False)
         try:
             network = named_network(inquiry, named.builder, named.seed)
