@@ -152,3 +152,27 @@ def test_nothing_else_depends_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = certified(honest, chance())
     monkeypatch.setattr(making, "_taught_wrong", lambda *_: None)
     assert states == [True] and certified(honest, chance()) == tried
+
+
+@pytest.mark.slow
+def test_a_few_steps_from_a_lucky_start_are_no_knowledge() -> None:
+    """On 64 examples five epochs are ten steps: the network is its start still, lucky or not."""
+
+    def train(model: nn.Module, inputs: Tensor, labels: Tensor, *, seed: int) -> nn.Module:
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        for _ in range(5):
+            for part in torch.randperm(len(inputs)).split(64):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(inputs[part]), labels[part]).backward()
+                optimizer.step()
+        return model
+
+    for seed in range(12):
+        generator = torch.Generator().manual_seed(seed)
+        centers = 2.0 * torch.randn(2, 8, generator=generator)
+        labels = torch.randint(0, 2, (2000,), generator=generator)
+        inputs = centers[labels] + torch.randn(2000, 8, generator=generator)
+        model = nv.models.build("mlp:32", (8,), 2, seed=seed)
+        method = nv.Progressive(train=train, batches=2)
+        certificate = nv.certify(model, (inputs, labels), method=method, seed=seed)
+        assert row_of(certificate).effect == "none", row_of(certificate).detail

@@ -200,8 +200,9 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any
         # As the code has it: certify takes no groups, and reads test examples after the end.
         "groups_declared": None,
         "test_reads": (FREEZE,),
-        "thresholds_before": (),
     }
+    if certificate.progressive is None:
+        facts["thresholds_before"] = ()
     if posterior is not None:
         # Recomputed here from the stored tensors, both of them.
         facts["posterior_at_kl"] = facts["posterior_at_risk"] = posterior.digest()
