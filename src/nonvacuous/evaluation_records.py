@@ -118,7 +118,10 @@ class Evaluation(records.Record):
     def _in_one_word(cls, given: tuple[str | int, ...] | None) -> tuple[str | int, ...] | None:
         """All classes in one word, as the command line lets them be written: cat,dog."""
         if given is not None and len(given) == 1 and isinstance(given[0], str):
-            return tuple(name.strip() for name in given[0].split(","))
+            names = tuple(name.strip() for name in given[0].split(","))
+            if "" in names:
+                raise ValueError(f"the classes {given[0]!r} have one without a name")
+            return names
         return given
 
     @model_validator(mode="after")
@@ -137,6 +140,14 @@ class Evaluation(records.Record):
     def entry(self) -> MetricEntry:
         """What is known about the metric."""
         return METRICS[self.metric]
+
+    @property
+    def measured(self) -> frozenset[str]:
+        """Roles of the columns that hold numbers, which name nothing."""
+        roles = {"losses", "inputs"}
+        if self.entry.counts == "losses" and not self.entry.one_column:
+            roles |= {"predictions"} if self.metric == "brier" else {"predictions", "labels"}
+        return frozenset(roles)
 
     @property
     def counts_events(self) -> bool:

@@ -78,13 +78,15 @@ def test_groups_of_numbers_have_the_same_names_in_other_batches(tmp_path: Path, 
 
 def test_columns_that_an_older_version_cut_in_batches_verify(monkeypatch) -> None:
     """Its digest depends on the cut: whoever reads the same batches finds it again."""
-    losses = np.r_[np.ones(100), np.full(100, 0.5)]
+    predictions, labels, _ = classes(200)
+    columns = {"predictions": predictions, "labels": labels}
+    doses = np.r_[np.ones(100), np.full(100, 0.5)]
     monkeypatch.setattr(tables, "BATCH", 100)
     with monkeypatch.context() as patch:
         patch.setattr(ColumnDigest, "hexdigest", ColumnDigest.as_cut)
-        report = nv.evaluate(losses=losses, unseen=True, settings={"metric": "loss"})
-    assert nv.verify(report, data={"losses": losses}).verified
-    assert not nv.verify(report, data={"losses": np.r_[np.ones(99), np.full(101, 0.5)]}).passed
+        report = nv.evaluate(**columns, groups={"dose": doses}, unseen=True)
+    assert nv.verify(report, data=columns | {"dose": doses}).verified
+    assert not nv.verify(report, data=columns | {"dose": np.roll(doses, 1)}).passed
 
 
 def test_a_report_from_arrays_verifies_from_tables_that_call_groups_by_their_names(

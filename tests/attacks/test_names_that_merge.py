@@ -181,3 +181,17 @@ def test_files_from_spreadsheets_are_explained(
     (path := tmp_path / "a.csv").write_bytes(content)
     assert main(["evaluate", str(path)]) > 0
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_measurements_may_be_written_in_any_way(tmp_path: Path) -> None:
+    """What is measured has no names: -0, 0012.5 and 1e1 are numbers, 3 and 3.0 the same one."""
+    rows = ["prediction,label", *["-0,0", "0012.5,12.5", "1e1,10", "3,3.0", "3.0,3"] * 40]
+    settings = {"metric": "absolute error", "range": (0, 50)}
+    report = from_file(tmp_path / "a.csv", rows, settings=settings)
+    assert report.empirical.amount == 0.0
+    report.save(tmp_path / "test.json")
+    assert nv.verify(tmp_path / "test.json", data=tmp_path / "a.csv").verified
+    later = ["loss", *["0"] * 300, *["0.5"] * 300]
+    (tmp_path / "b.csv").write_text("\n".join(later))
+    losses = nv.evaluate(data=tmp_path / "b.csv", losses="loss", settings={"metric": "loss"})
+    assert losses.empirical.amount == 150.0

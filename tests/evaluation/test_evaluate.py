@@ -206,7 +206,8 @@ def test_other_theorems_stand_beside_betting_and_are_not_chosen() -> None:
     assert end <= beside["empirical Bernstein"] < end + 1e-6
     assert report.bound.name == "betting"
     # Here the kl bound happens to be smaller: it was not declared, so it is not the promise.
-    few = nv.evaluate(losses=[0.0] * 9 + [1.0], unseen=True, settings={"metric": "loss"})
+    settings = {"metric": "loss", "seed": 2}
+    few = nv.evaluate(losses=[0.0] * 9 + [0.999], unseen=True, settings=settings)
     assert few.evaluation.beside["kl"] < few.risk_upper and few.bound.name == "betting"
 
 

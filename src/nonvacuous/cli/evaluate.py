@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -129,7 +130,7 @@ def evaluate(
     beside: dict[str, Any] = {"groups": list(call.group) or None}
     beside |= {"clusters": call.cluster, "ids": call.id}
     if call.predictor is not None:
-        wanted, beside = _answered(call, file, beside)
+        wanted, beside = _answered(call, file, beside, chosen.measured)
     else:
         wanted["data"] = file
     said: dict[str, Any] = {"confidence": call.confidence, "unseen": call.unseen}
@@ -182,7 +183,7 @@ def _check_meaning(call: Call, metric: str) -> None:
 
 
 def _answered(
-    call: Call, file: Path, beside: dict[str, Any]
+    call: Call, file: Path, beside: dict[str, Any], measured: Collection[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The predictor with its inputs and labels, and the other columns as arrays."""
     from nonvacuous.data.load import import_function
@@ -200,7 +201,8 @@ def _answered(
         function = OnRay(function, address=call.address)
     names = {role: name for role, name in beside.items() if isinstance(name, str)}
     groups = {f"group:{name}": name for name in beside["groups"] or ()}
-    table = read_columns(file, {"inputs": call.inputs, "labels": call.labels, **names, **groups})
+    columns = {"inputs": call.inputs, "labels": call.labels, **names, **groups}
+    table = read_columns(file, columns, measured=measured)
     arrays: dict[str, Any] = {role: table[role] for role in names}
     if groups:
         arrays["groups"] = {name: table[role] for role, name in groups.items()}

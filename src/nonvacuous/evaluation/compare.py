@@ -6,6 +6,7 @@ inherit from one that was?
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -196,7 +197,8 @@ def _compared(
             _, where, sizes = np.unique(units, return_inverse=True, return_counts=True)
             gaps = np.bincount(where, weights=gaps) / sizes
         n = len(gaps)
-        scaled = in_order_of_betting(np.clip(0.5 * (1.0 + gaps), 0.0, 1.0), seed)
+        rows = hashlib.sha256(gaps.astype("<f8").tobytes()).hexdigest()
+        scaled = in_order_of_betting(np.clip(0.5 * (1.0 + gaps), 0.0, 1.0), seed, rows)
         low = max(-1.0, down(2.0 * betting_lower(scaled, failure=half) - 1.0))
         high = min(1.0, -down(-(2.0 * betting(scaled, failure=half) - 1.0)))
         # Of losses like these, by a rule of thumb.

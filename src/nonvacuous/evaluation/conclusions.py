@@ -11,19 +11,18 @@ import numpy as np
 from nonvacuous import bounds
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Sample, Tally
+from nonvacuous.evaluation.sample import Sample
+from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally
 from nonvacuous.evaluation_records import ClassScore, EvaluationRecord, Slice, TestedBaseline
 
 TAIL = "Clopper and Pearson (1934): the exact binomial tail"
 THEOREMS = {
     "held-out tail": TAIL,
     "betting": "Waudby-Smith and Ramdas (2024): betting, in an order that the seed and the "
-    "losses' digest draw",
+    "columns' digests draw",
     "empirical Bernstein": "Maurer and Pontil (2009): from mean and variance, there being too many "
     "losses to keep",
 }
-#: What reports said of betting whose numbers rest on the order of the rows.
-FORMER_ORDER = "Waudby-Smith and Ramdas (2024): betting, in an order fixed by the seed"
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def evaluate(
                 "it shows nothing. Name the column of the predictions.",
                 instead={"--predictions": "COLUMN"},
             )
-        batches = batches_of(data, names, chosen.where)
+        batches = batches_of(data, names, chosen.where, measured=chosen.measured)
     else:
         batches = in_batches(given)
     if chosen.where and (predictor is not None or data is None):

@@ -1,4 +1,4 @@
-"""The order in which losses are bet on: that of no file."""
+"""The order in which losses are bet on: drawn by a die, not by the file."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import numpy as np
 from nonvacuous.seeds import derived_seed
 
 
-def in_order_of_betting(losses: np.ndarray, seed: int) -> np.ndarray:
-    """The losses, shuffled as the seed and their own values say, wherever they stood before.
+def in_order_of_betting(losses: np.ndarray, seed: int, rows: str) -> np.ndarray:
+    """The losses, shuffled as the seed and the digests of all columns, ``rows``, say.
 
     A bet is on the next loss, given those before it: whoever sorts a table by its losses must not
-    choose what comes next. Sorted, they are the same losses from any table, and the digest of these
-    chooses one of their orders as a die would: all are equally likely, as they are for independent
-    draws. (An order fixed by seed and number alone is one of the sorted losses, not a random one.)
+    choose what comes next, and an order that rests on the number of rows alone would be one fixed
+    order of sorted losses. The digests stand for the die that draws one of all orders. It takes
+    columns that could have been otherwise, as rows in the order in which they were drawn are;
+    therefore losses that are only 0 and 1, of which a sorted file has few, are tested as events.
     """
     ordered = np.sort(losses.astype("<f8") + 0.0)  # one zero, whatever its sign was
-    digest = hashlib.sha256(ordered.tobytes()).hexdigest()
+    digest = hashlib.sha256(ordered.tobytes() + rows.encode()).hexdigest()
     stream = np.random.PCG64(derived_seed(seed, "order of betting", digest))
     shuffled: np.ndarray = ordered[np.argsort(stream.random_raw(len(ordered)), kind="stable")]
     return shuffled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ BATCH = 1 << 19
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
-def delimited(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def delimited(
+    path: Path, columns: Mapping[str, str], *, measured: Collection[str] = ()
+) -> Iterator[dict[str, Any]]:
     pa = _pyarrow(path)
     import pyarrow.csv as arrow_csv
 
@@ -32,7 +34,10 @@ def delimited(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]
         # Written with spaces after the commas, names are meant without.
         names = names_in(columns, [_bare(name) for name in header], path)
         written = {_bare(name): name for name in header}
-        typed = {role: Typed(role, f"{path}: column {name!r}") for role, name in columns.items()}
+        typed = {
+            role: Typed(role, f"{path}: column {name!r}", measured=role in measured)
+            for role, name in columns.items()
+        }
         lines, count = _lines_below(path), 0
         with arrow_csv.open_csv(
             path,

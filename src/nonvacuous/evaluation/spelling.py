@@ -10,23 +10,23 @@ from nonvacuous.errors import BadInput
 _NAMES = r"^-?(0[0-9xX]|[0-9]+[eE][0-9])|^-0$"
 #: More digits than a double has.
 _LONG = r"|^-?[0-9]{17,}$"
-#: Columns of these roles hold no names: numbers, however they are written.
-_MEASURED = ("losses", "inputs")
 
 
 class Typed:
     """A column of text as what its first batch is: numbers, true and false, or words.
 
-    Names that differ stay different: no text becomes a number that another text becomes too.
+    Names that differ stay different: no text becomes a number that another text becomes too. What
+    is ``measured`` has no names: numbers, however they are written.
     """
 
-    def __init__(self, role: str, name: str) -> None:
+    def __init__(self, role: str, name: str, *, measured: bool) -> None:
         import pyarrow as pa
 
-        self._name, self._measured = name, role in _MEASURED
+        self._name, self._measured = name, measured
         # Fractions among them are names, such as 1.1 and 1.10.
         self._named = role.startswith(("group:", "where ")) or role in ("clusters", "ids")
-        self._kinds = [pa.int64(), pa.bool_(), pa.float64(), pa.string()]
+        whole = [] if measured else [pa.int64()]  # which a fraction in a later batch is not
+        self._kinds = [*whole, pa.bool_(), pa.float64(), pa.string()]
 
     def __call__(self, texts: Any) -> Any:
         import pyarrow as pa
@@ -61,6 +61,7 @@ class Typed:
         if pc.any(pc.match_substring_regex(bare, other)).as_py():
             return None
         try:
+            bare.slice(0, 1000).cast(kind)  # words are found out soon
             values = bare.cast(kind)
         except pa.ArrowInvalid:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -38,11 +38,16 @@ class Batch(dict[str, Any]):
 
 
 def batches_of(
-    source: Any, columns: Mapping[str, str], where: Sequence[str] = ()
+    source: Any,
+    columns: Mapping[str, str],
+    where: Sequence[str] = (),
+    *,
+    measured: Collection[str] = (),
 ) -> Iterator[Batch]:
     """Batches of the named columns, as ``{role: values}``; ``columns`` maps roles to names.
 
-    ``where`` leaves only rows with these values, each written column=value.
+    ``where`` leaves only rows with these values, each written column=value. Roles that are
+    ``measured`` hold numbers and no names, however a file of text writes them.
     """
     conditions: dict[str, str] = {}
     for text in where:
@@ -60,7 +65,7 @@ def batches_of(
         conditions[name] = value
     wanted = {**columns, **{f"where {name}": name for name in conditions}}
     if isinstance(source, str | Path):
-        batches = _from_file(Path(source), wanted)
+        batches = _from_file(Path(source), wanted, measured)
     else:
         names_in(wanted, _columns_of(source), _named(source))
         batches = in_batches({role: source[name] for role, name in wanted.items()})
@@ -192,10 +197,14 @@ def with_holes(
 
 
 def read_columns(
-    source: Any, columns: Mapping[str, str], where: Sequence[str] = ()
+    source: Any,
+    columns: Mapping[str, str],
+    where: Sequence[str] = (),
+    *,
+    measured: Collection[str] = (),
 ) -> dict[str, np.ndarray]:
     """Whole columns as arrays, by role."""
-    batches = list(batches_of(source, columns, where))
+    batches = list(batches_of(source, columns, where, measured=measured))
     if not batches:
         raise BadInput(f"{_named(source)} holds no rows.")
     read = [
@@ -205,7 +214,9 @@ def read_columns(
     return {role: np.concatenate([part[role] for part in read]) for role in columns}
 
 
-def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
+def _from_file(
+    path: Path, columns: Mapping[str, str], measured: Collection[str]
+) -> Iterator[Batch]:
     kind = path.suffix.lower()
     if kind not in READERS:
         raise Unrecognized(
@@ -215,7 +226,10 @@ def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
         raise Unrecognized(f"there is no file {path}; check the path.")
     if path.stat().st_size == 0:
         raise BadInput(f"{path} is empty: it holds no examples.")
-    for part in READERS[kind](path, columns):
+    read = READERS[kind]
+    if kind in SEPARATORS:  # the others say themselves what is a number
+        read = partial(readers.delimited, measured=measured)
+    for part in read(path, columns):
         yield from in_batches(part)
 
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from nonvacuous import bounds
-from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import Coder, ColumnDigest
 from nonvacuous.evaluation.likeness import Distinct, Likeness, Unordered, hashes_of
 from nonvacuous.evaluation.ordering import in_order_of_betting
 from nonvacuous.evaluation.outcomes import Outcomes, outcomes, prepared
+from nonvacuous.evaluation.sample import GRID, Sample
 from nonvacuous.evaluation.tables import Batch
 from nonvacuous.evaluation_records import Evaluation
 
@@ -32,82 +32,6 @@ _SHOWING = "showing "
 MOST_CONFUSED = 256
 #: Up to so many losses, or clusters of them, are bet on.
 MOST_BETS = 1 << 20
-#: Losses and their squares are summed as whole multiples of 1 / _GRID: exactly, in any batches.
-_GRID = float(1 << 30)
-
-
-class Sample(NamedTuple):
-    """Independent draws: errors among examples, or losses: in the order of betting, or their sums.
-
-    ``squares`` is the sum of the squared losses; None for events. ``f1`` says that the draws are of
-    1 - Jaccard, r, and the ends of 1 - F1 = r / (2 - r), which grows with r.
-    """
-
-    errors: float
-    examples: int
-    values: np.ndarray | None = None
-    squares: float | None = None
-    f1: bool = False
-
-    def upper(self, failure: float) -> float:
-        end = self._upper(failure)
-        return as_risk(up(end / (2.0 - end))) if self.f1 else end
-
-    def lower(self, failure: float) -> float:
-        end = self._lower(failure)
-        return as_risk(down(end / (2.0 - end))) if self.f1 else end
-
-    def _upper(self, failure: float) -> float:
-        if not self.examples:
-            return 1.0
-        if self.values is not None:
-            return bounds.betting(self.values, failure=failure)
-        if self.squares is not None:
-            return self._bernstein(self.errors, self.squares, failure)
-        return bounds.holdout(errors=int(self.errors), examples=self.examples, failure=failure)
-
-    def _lower(self, failure: float) -> float:
-        if not self.examples:
-            return 0.0
-        if self.values is not None:
-            return bounds.betting_lower(self.values, failure=failure)
-        if self.squares is not None:
-            right = self.examples - self.errors
-            squares = self.examples - 2.0 * self.errors + self.squares
-            return as_risk(down(1.0 - self._bernstein(right, squares, failure)))
-        return bounds.holdout_lower(
-            errors=int(self.errors), examples=self.examples, failure=failure
-        )
-
-    def _bernstein(self, total: float, squares: float, failure: float) -> float:
-        n = self.examples
-        if n < 2:
-            return 1.0
-        # What the grid of the sums, and rounding, can have taken off.
-        slack = 4.0 / _GRID
-        mean = min(1.0, max(0.0, total / n + slack))
-        variance = max(0.0, (squares - total**2 / n) / (n - 1)) + slack
-        return bounds.bernstein(
-            empirical_risk=mean, variance=min(0.5, variance), examples=n, failure=failure
-        )
-
-    @property
-    def theorem(self) -> str:
-        """Which bound decides."""
-        if self.values is not None:
-            return "betting"
-        return "held-out tail" if self.squares is None else "empirical Bernstein"
-
-    def beside(self, failure: float) -> dict[str, float]:
-        """What other theorems say of the same losses, each alone; choosing one is not free."""
-        if self.squares is None:
-            return {}
-        other = {
-            "kl": bounds.sampling_bounded(total=self.errors, trials=self.examples, failure=failure)
-        }
-        if self.values is not None:
-            other["empirical Bernstein"] = self._bernstein(self.errors, self.squares, failure)
-        return other
 
 
 class Tally:
@@ -183,7 +107,7 @@ class Tally:
         for name, of in ((TRUE_CLASS, seen.labels), (PREDICTED_CLASS, seen.predictions)):
             codes |= {} if of is None else {name: of[keep]}
         powers = (losses, losses**2) if self.has_losses else (losses,)
-        amounts = [np.round(power * _GRID) for power in powers]
+        amounts = [np.round(power * GRID) for power in powers]
         for name, own in codes.items():
             self._sums[name].add(own, amounts)
             if self._one_class and name.startswith("group:"):
@@ -227,6 +151,13 @@ class Tally:
 
     def settle(self) -> None:
         """Classes in the order of their names, whatever the order in which they came."""
+        _, total, squares = self._sums[""].of(0)
+        if self.settings.metric in ("loss", "score") and not self.clustered and total == squares:
+            exact = {"loss": "event", "score": "success"}[self.settings.metric]
+            raise BadInput(
+                f"all of these are 0 and 1, and metric {self.settings.metric!r} is for numbers "
+                f"between: use metric {exact!r}, whose bound is exact and smaller."
+            )
         if TRUE_CLASS not in self._sums:
             return
         order = list(range(len(self.classes.values)))
@@ -298,10 +229,16 @@ class Tally:
             return Sample(float(means.sum()), len(means))
         return self._bet_on(means)
 
+    @cached_property
+    def _rows(self) -> str:
+        """Of all columns, as their rows stand: known once all is counted."""
+        parts = sorted((role, column.hexdigest()) for role, column in self.digests.items())
+        return "|".join(f"{role} {digest}" for role, digest in parts)
+
     def _bet_on(self, losses: np.ndarray) -> Sample:
         """Losses of examples, or means of clusters, to be bet on while they are few."""
         few = len(self._clusters.values) <= MOST_BETS
-        ordered = in_order_of_betting(losses, self.settings.seed)
+        ordered = in_order_of_betting(losses, self.settings.seed, self._rows)
         total, squares = float(ordered.sum()), float((ordered**2).sum())
         return Sample(total, len(ordered), ordered if few else None, squares)
 
@@ -340,13 +277,13 @@ class _Sums:
     def parts(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows and losses of the first groups, so many of them."""
         steps = np.pad(self._steps, ((0, 0), (0, size - self._steps.shape[1])))
-        return steps[0], steps[1] / _GRID
+        return steps[0], steps[1] / GRID
 
     def of(self, code: int) -> tuple[int, float, float]:
         """Rows, losses and squares of one group."""
         steps = self._steps[:, code] if code < self._steps.shape[1] else np.zeros(3, dtype=int)
         count, total, squares = steps.tolist()
-        return count, total / _GRID, squares / _GRID
+        return count, total / GRID, squares / GRID
 
 
 class _Clusters:

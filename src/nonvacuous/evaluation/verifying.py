@@ -13,10 +13,13 @@ from nonvacuous.bounds.rounding import down, shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.evaluation import audit as questions
-from nonvacuous.evaluation.conclusions import FORMER_ORDER, THEOREMS, Promise, baseline_of, conclude
+from nonvacuous.evaluation.conclusions import THEOREMS, Promise, baseline_of, conclude
 from nonvacuous.evaluation.evaluate import EVIDENCE, attempt_of, budget_of, written
+from nonvacuous.evaluation.former import check_former_groups, check_former_order
+from nonvacuous.evaluation.readers import SEPARATORS
+from nonvacuous.evaluation.sample import Sample
 from nonvacuous.evaluation.tables import batches_of
-from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Sample, Tally, counted
+from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally, counted
 from nonvacuous.evaluation_records import EvaluationRecord, TestedBaseline
 from nonvacuous.records import Record
 from nonvacuous.rules.attempts import read_attempts, standing
@@ -115,12 +118,7 @@ def _counts(test: _Test) -> None:
     certificate, record, _ = test
     settings, name, inputs = record.settings, certificate.bound.name, certificate.bound.inputs
     trials, whole = certificate.empirical.trials, record.unit == "examples"
-    if certificate.bound.theorem == FORMER_ORDER:
-        raise Disagreement(
-            "an earlier version bet on losses in the order of the file, which whoever sorts it "
-            "chooses: such a number can be false. Test again.",
-            "bound.theorem",
-        )
+    check_former_order(certificate.bound.theorem)
     if settings.counts_events and whole:
         fits = name == "held-out tail"
     elif settings.entry.counts == "classes":
@@ -141,6 +139,7 @@ def _counts(test: _Test) -> None:
 def _groups(test: _Test) -> str:
     _, record, failure = test
     number, ends = 0, []
+    check_former_groups(record, test.certificate.empirical.trials)
     for column, slices in record.groups.items():
         share = down(failure / max(1, len(slices)))
         if column not in _CLASSES:
@@ -321,13 +320,16 @@ def _namings(record: EvaluationRecord) -> list[tuple[dict[str, str], tuple[str, 
 def _counted(
     record: EvaluationRecord, evidence: Any, names: dict[str, str], where: tuple[str, ...]
 ) -> Tally:
-    tally = counted(
-        record.settings, batches_of(evidence, names, where), clusters=record.unit == "clusters"
-    )
+    settings = record.settings
+    batches = batches_of(evidence, names, where, measured=settings.measured)
+    tally = counted(settings, batches, clusters=record.unit == "clusters")
     for role, digest in record.digests.items():
         column = tally.digests[role]
         if digest not in (column.hexdigest(), column.as_cut()):
-            raise Disagreement(f"column {role!r} holds something else.", "evaluation.digests")
+            hint = ""
+            if Path(str(evidence)).suffix.lower() in SEPARATORS:
+                hint = "; an older version may have read codes and fractions of text as numbers"
+            raise Disagreement(f"column {role!r} holds something else{hint}.", "evaluation.digests")
     return tally
 
 
@@ -368,7 +370,8 @@ def _attempts(test: _Test, tally: Tally, ledger: Path) -> str:
     rivals = [e for e in entries if own.bound == e.bound or own.examples == e.examples != ""]
     # Lines of older versions may name settings and examples otherwise; an outcome is an outcome.
     ended = [e for e in entries if e.outcome == own.outcome]
-    ended = [e for e in ended if e.config == own.config] or ended
+    exactly = [e for e in ended if e.config == own.config]
+    ended = exactly or ended
     line = next((e for e in ended if e.paid == own.paid), None)
     stated = next(a for a in certificate.assumptions if a.name == questions.PAID)
     if line is None and ended:
@@ -389,4 +392,6 @@ def _attempts(test: _Test, tally: Tally, ledger: Path) -> str:
     paid = next(a for a in found if a.name == questions.PAID)
     if paid.effect != "none" and stated.effect == "none":
         raise Disagreement(f"“{questions.PAID}”: {paid.detail}", "assumptions")
+    if not exactly:
+        raise NotAsked("the ledger has this outcome under other settings than the certificate's.")
     return f"{len(rivals)} line{'s' * (len(rivals) != 1)} about these examples, with its own."

@@ -1,0 +1,87 @@
+"""Independent draws, and what follows from them: the bounds that each kind of them has."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nonvacuous import bounds
+from nonvacuous.bounds.rounding import as_risk, down, up
+
+#: Losses and their squares are summed as whole multiples of 1 / GRID: exactly, in any batches.
+GRID = float(1 << 30)
+
+
+class Sample(NamedTuple):
+    """Independent draws: errors among examples, or losses: in the order of betting, or their sums.
+
+    ``squares`` is the sum of the squared losses; None for events. ``f1`` says that the draws are of
+    1 - Jaccard, r, and the ends of 1 - F1 = r / (2 - r), which grows with r.
+    """
+
+    errors: float
+    examples: int
+    values: np.ndarray | None = None
+    squares: float | None = None
+    f1: bool = False
+
+    def upper(self, failure: float) -> float:
+        end = self._upper(failure)
+        return as_risk(up(end / (2.0 - end))) if self.f1 else end
+
+    def lower(self, failure: float) -> float:
+        end = self._lower(failure)
+        return as_risk(down(end / (2.0 - end))) if self.f1 else end
+
+    def _upper(self, failure: float) -> float:
+        if not self.examples:
+            return 1.0
+        if self.values is not None:
+            return bounds.betting(self.values, failure=failure)
+        if self.squares is not None:
+            return self._bernstein(self.errors, self.squares, failure)
+        return bounds.holdout(errors=int(self.errors), examples=self.examples, failure=failure)
+
+    def _lower(self, failure: float) -> float:
+        if not self.examples:
+            return 0.0
+        if self.values is not None:
+            return bounds.betting_lower(self.values, failure=failure)
+        if self.squares is not None:
+            right = self.examples - self.errors
+            squares = self.examples - 2.0 * self.errors + self.squares
+            return as_risk(down(1.0 - self._bernstein(right, squares, failure)))
+        return bounds.holdout_lower(
+            errors=int(self.errors), examples=self.examples, failure=failure
+        )
+
+    def _bernstein(self, total: float, squares: float, failure: float) -> float:
+        n = self.examples
+        if n < 2:
+            return 1.0
+        # What the grid of the sums, and rounding, can have taken off.
+        slack = 4.0 / GRID
+        mean = min(1.0, max(0.0, total / n + slack))
+        variance = max(0.0, (squares - total**2 / n) / (n - 1)) + slack
+        return bounds.bernstein(
+            empirical_risk=mean, variance=min(0.5, variance), examples=n, failure=failure
+        )
+
+    @property
+    def theorem(self) -> str:
+        """Which bound decides."""
+        if self.values is not None:
+            return "betting"
+        return "held-out tail" if self.squares is None else "empirical Bernstein"
+
+    def beside(self, failure: float) -> dict[str, float]:
+        """What other theorems say of the same losses, each alone; choosing one is not free."""
+        if self.squares is None:
+            return {}
+        other = {
+            "kl": bounds.sampling_bounded(total=self.errors, trials=self.examples, failure=failure)
+        }
+        if self.values is not None:
+            other["empirical Bernstein"] = self._bernstein(self.errors, self.squares, failure)
+        return other
