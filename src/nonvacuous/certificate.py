@@ -261,8 +261,8 @@ class Certificate(records.Record):
         if self.evaluation is not None:
             low, high = self.evaluation.interval
             constant = ""
-            if self.shown_better and (told := self.evaluation.settings.beside_constants):
-                constant = f"; {told} every constant answer"
+            if self.shown_better and (words := self.evaluation.settings.beside_constants):
+                constant = f"; {words} every constant answer"
             return (
                 f"with confidence {sure} over the draw of {count} "
                 f"{self.evaluation.unit.removesuffix('s')}{some}; both ends at once: "

@@ -144,7 +144,7 @@ def _codes_of_words(column: np.ndarray, name: str, declared: tuple[Any, ...]) ->
     Numbers are positions; true and false are names, whatever their positions.
     """
     truths = [[at for at, v in enumerate(declared) if v.lower() == w] for w in ("false", "true")]
-    if column.dtype.kind == "b" and all(len(found) == 1 for found in truths):
+    if column.dtype.kind == "b" and all(len(entry) == 1 for entry in truths):
         return np.where(column, truths[1][0], truths[0][0])
     if all(truths) and truths != [[0], [1]]:
         raise BadInput(

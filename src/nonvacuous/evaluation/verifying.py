@@ -388,8 +388,8 @@ def _attempts(test: _Test, tally: Tally, ledger: Path) -> str:
         )
     # As of its first line: what came later did not make it less valid.
     before = standing(entries[: entries.index(line) + 1], line)
-    found = questions.audit(tally, unseen=True, standing=before, invariant=None)
-    paid = next(a for a in found if a.name == questions.PAID)
+    checks = questions.audit(tally, unseen=True, standing=before, invariant=None)
+    paid = next(a for a in checks if a.name == questions.PAID)
     if paid.effect != "none" and stated.effect == "none":
         raise Disagreement(f"“{questions.PAID}”: {paid.detail}", "assumptions")
     if not exactly:

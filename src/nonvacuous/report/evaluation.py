@@ -97,8 +97,8 @@ class _Test:
             draws,
             f"In the test: {f'{measured:.4g}' if record.beside else percent(measured)}",
         ]
-        if certificate.baseline is not None and (told := record.settings.beside_constants):
-            shown = capital(told) if certificate.shown_better else f"Not shown: {told}"
+        if certificate.baseline is not None and (words := record.settings.beside_constants):
+            shown = capital(words) if certificate.shown_better else f"Not shown: {words}"
             badges.append(f"{shown} always answering “{clean(certificate.baseline.name)}”")
         if record.coverage_lower is not None:
             badges.append(f"Answers at least {percent_down(record.coverage_lower)} of all")

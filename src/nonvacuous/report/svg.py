@@ -143,6 +143,6 @@ def _style(declarations: str) -> str:
             if font["weight"]:
                 kept.append(f"font-weight: {font['weight']}")
         elif key != "font-family":
-            ours = _COLOR.sub(lambda found: f"var(--{_ROLES[found[0]]}, {found[0]})", value)
+            ours = _COLOR.sub(lambda match: f"var(--{_ROLES[match[0]]}, {match[0]})", value)
             kept.append(f"{key}: {ours}")
     return "; ".join(kept)

@@ -101,8 +101,8 @@ def _doubt(study: Study) -> str:
 
 
 def _badges(study: Study) -> tuple[str, ...]:
-    found = f"{plural(len(study.problems), 'problem')} found"
-    badges = [found if study.problems else "no leak found"]
+    problems = f"{plural(len(study.problems), 'problem')} found"
+    badges = [problems if study.problems else "no leak found"]
     if study.configuration is not None:
         badges.append(f"one configuration {study.configuration[:12]} in all conditions")
     if study.permutations is not None:

@@ -296,8 +296,8 @@ class _Learner(Learner):
                 kl = 0.5 * terms.addcmul_(shifts, pulls).sum().double()
                 error = (outputs.argmax(dim=1) != labels).double().mean()
             value, penalized, (by_risk, by_kl) = self._bound(risk.detach(), kl)
-            found = torch.stack([value, risk.detach(), error, kl.detach(), penalized])
-            self._sums.add_(found, alpha=len(batch))
+            sums = torch.stack([value, risk.detach(), error, kl.detach(), penalized])
+            self._sums.add_(sums, alpha=len(batch))
         try:
             # Given as an argument, the slope would make torch import sympy at the first step.
             slopes = torch.autograd.grad(

@@ -182,9 +182,9 @@ def curves_table(result: FigureResult) -> Table:
 def verdict(result: FigureResult) -> str:
     """Whether the error rises and ends at guessing, network by network."""
     parts = (
-        f"{network_title(network)}: rises within the intervals {yes_or_no(found['rises'])}, "
-        f"ends at guessing {yes_or_no(found['ends_at_chance'])}"
-        for network, found in result.summary.items()
+        f"{network_title(network)}: rises within the intervals {yes_or_no(summary['rises'])}, "
+        f"ends at guessing {yes_or_no(summary['ends_at_chance'])}"
+        for network, summary in result.summary.items()
     )
     return "; ".join(parts) + "."
 
