@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nonvacuous.studies.sparsity_page import _bounds, bound_table, caveats, certificate_verdict
+from nonvacuous.studies.sparsity_page import _bounds
+from nonvacuous.studies.sparsity_tables import bound_table, caveats, certificate_verdict
 
 
 def record(**changes: Any) -> dict[str, Any]:

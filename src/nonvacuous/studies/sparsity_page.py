@@ -4,140 +4,34 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 
-from nonvacuous.bounds.rounding import shown_confidence, shown_up
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.report.plots import Series, bars, histogram, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-from nonvacuous.report.wording import clean
 from nonvacuous.sparsity.findings import Shown
+from nonvacuous.studies.sparsity_tables import (
+    Record,
+    activity_table,
+    bound_table,
+    bounds_of,
+    caveats,
+    certificate_verdict,
+    epsilon_table,
+    radius_text,
+    risk_text,
+)
 from nonvacuous.study.study import Single
-
-Record = Mapping[str, Any]
-
-
-def activity_table(record: Record) -> Table:
-    """One line per hidden layer: how much of it is active, and its radius where it has one."""
-    rows = [
-        {
-            "layer": activity["name"],
-            "units": f"{activity['units']:,}",
-            "active": f"{activity['mean'] / activity['units']:.1%}",
-            "5 to 95 %": f"{activity['active'][0]:.0f} to {activity['active'][-1]:.0f}",
-            "never": f"{activity['never']:,}",
-            "always": f"{activity['always']:,}",
-        }
-        for activity in record["activity"]
-    ]
-    for row, radii in zip(rows, record["radii"], strict=False):
-        row |= {"asked": f"{radii['sparsity']:,}", "radius": radius_text(radii["radius"][2])}
-    return Table.of(rows)
-
-
-def radius_text(value: float | None) -> str:
-    """A radius; without one, nothing can wake a unit up."""
-    return "any" if value is None else f"{value:.2g}"
-
-
-def epsilon_table(record: Record) -> Table:
-    """One line per epsilon: what surely stays as it is when the weights move by it."""
-    known = all(entry["mean_ratio"] is not None for entry in record["epsilons"])
-    return Table.of(
-        {"weights move by": f"{entry['epsilon']:g}"}
-        | ({"activity ratio": f"{entry['mean_ratio']:.1%}"} if known else {})
-        | {f"inactive in {layer['name']}": f"{layer['mean']:.1f}" for layer in entry["layers"]}
-        | {f"unstable in {layer['name']}": f"{layer['unstable']:.1%}" for layer in entry["layers"]}
-        for entry in record["epsilons"]
-    )
-
-
-def bound_table(record: Record) -> Table:
-    """The certificate beside a plain test and the bounds from norms."""
-    constant = record["largest_class"]["error"]
-    rows = [
-        (
-            f"Theorem {entry['theorem']}, {entry['variant']}",
-            risk_text(entry["risk_upper"], constant),
-            f"KL {entry['kl_nats']:,.0f}, searches {entry['grid_nats']:,.0f} nats; noisy loss "
-            f"{entry['loss_upper']:.1%}; p {entry['escape']:.2g}; n {entry['examples']:,}",
-        )
-        for entry in record["certificates"]
-    ]
-    for entry in record["held_out"]:
-        wrong = f"{entry['errors']:,} of {entry['examples']:,} wrong"
-        rows.append((f"plain test: {entry['what']}", risk_text(entry["risk"], constant), wrong))
-    for entry in record["norm_bounds"]:
-        added = f"norms alone add {_large(entry['gap'])} at margin {entry['margin']:.3g}"
-        rows.append((entry["name"], risk_text(entry["risk"], constant), added))
-    headings = ("bound on the risk", "at most", "made of")
-    return Table(headings, tuple(rows), numeric=(False, True, False))
-
-
-def _large(number: float) -> str:
-    return f"{number:,.0f}" if 100 <= number < 1e9 else f"{number:.3g}"
-
-
-def risk_text(risk: float, constant: float) -> str:
-    """A bound that says nothing, or no more than a constant answer does, is said to be vacuous."""
-    shown = "1" if risk >= 0.99995 else shown_up(risk)
-    return f"{shown} (vacuous)" if risk >= min(constant, 0.99995) else shown
-
-
-def caveats(record: Record) -> list[str]:
-    """What the numbers rest on."""
-    lines = []
-    if _risks(record):
-        largest = record["largest_class"]
-        lines.append(
-            f"Always “{clean(largest['name'])}” errs on {largest['error']:.1%} of these examples: "
-            "a bound that is no lower is vacuous."
-        )
-    if record["certificates"]:
-        sure = shown_confidence(record["confidence"], 6)
-        lines.append(f"Each bound holds on its own, with confidence {sure}.")
-        lines.append(certificate_verdict(record))
-    else:
-        lines.append("No certificate: it needs a prior chosen without these data (--prior zero).")
-    if record["seen_norm"] and record["norm_bounds"]:
-        lines.append(
-            f"Neyshabur and Golowich take for granted that no input is longer than "
-            f"{record['input_norm']:.4g}, the longest seen."
-        )
-    lines += record["notes"]
-    return lines
-
-
-def certificate_verdict(record: Record) -> str:
-    """Whether sparsity helped, and whether the certificate beats a plain test."""
-    by_variant = {entry["variant"]: entry["risk_upper"] for entry in record["certificates"]}
-    words, best = [], min(by_variant.values())
-    if best >= record["largest_class"]["error"]:
-        words.append("The certificate is vacuous")
-    elif {"sparse", "dense"} <= by_variant.keys():
-        sparse, dense = by_variant["sparse"], by_variant["dense"]
-        if abs(sparse - dense) <= 0.01 * dense:
-            words.append("Sparsity makes no difference to the certificate here")
-        elif sparse < dense:
-            words.append(f"Sparsity lowers the certificate by {1 - sparse / dense:.0%}")
-        else:
-            words.append(f"Using sparsity costs {sparse / dense - 1:.0%}: the dense form is better")
-    plain = [entry["risk"] for entry in record["held_out"]]
-    if plain:
-        beaten = min(plain) > best
-        words.append(
-            f"{'the certificate beats the' if beaten else 'no bound here beats a'} plain test"
-        )
-    return ("; ".join(words) or "One certificate was made") + "."
 
 
 def write_text(result: Single, console: Console) -> None:
     record = result.record
     console.print(record["answer"], soft_wrap=True)
-    bounds = [bound_table(record)] if _risks(record) else []
+    bounds = [bound_table(record)] if bounds_of(record) else []
     for table in (activity_table(record), epsilon_table(record), *bounds):
         words = table.numeric is not None
         numeric = tuple(number > 0 and not words for number in range(len(table.headings)))
@@ -344,17 +238,8 @@ def _surely_off(record: Record, shown: Shown) -> Section:
     )
 
 
-def _risks(record: Record) -> dict[str, float]:
-    """Every bound by its name: nothing for a network of one's own without test and norms."""
-    risks = {
-        f"Theorem {e['theorem']}, {e['variant']}": e["risk_upper"] for e in record["certificates"]
-    }
-    risks |= {f"plain test: {e['what']}": e["risk"] for e in record["held_out"]}
-    return risks | {e["name"]: e["risk"] for e in record["norm_bounds"]}
-
-
 def _bounds(record: Record) -> Section:
-    heading, risks = "What does a bound make of it?", _risks(record)
+    heading, risks = "What does a bound make of it?", bounds_of(record)
     if not risks:
         return Section.of(heading, *caveats(record))
     picture = bars(
