@@ -36,6 +36,8 @@ PREDICTORS = {
     "mixture": "the randomized predictor (a checkpoint drawn for each input, by its share of the "
     "tests; not the last checkpoint)",
 }
+#: How many groups of a column the printed lines name.
+_MOST_GROUPS = 4
 
 
 class Certificate(records.Record):
@@ -202,10 +204,10 @@ class Certificate(records.Record):
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
-    def lines(self) -> tuple[str, str, str, str]:
-        """Four lines: the promise, the confidence, the terms, the caveats."""
-        promise, confidence = _one_line(self._promise()), _one_line(self._confidence())
-        return promise, confidence, _one_line(self._terms()), _one_line(self._caveats())
+    def lines(self) -> tuple[str, ...]:
+        """Four lines: the promise, the confidence, the terms, the caveats. Then a test's groups."""
+        said = (self._promise(), self._confidence(), self._terms(), self._caveats())
+        return tuple(_one_line(line) for line in (*said, *self._groups()))
 
     def _promise(self) -> str:
         what = f"{self.loss.name} risk of {PREDICTORS[self.predictor]}"
@@ -329,6 +331,21 @@ class Certificate(records.Record):
             return f"{beside}because {'; '.join(troubled)}"
         unchecked = [a.name for a in self.assumptions if a.status != "checked"]
         return f"{beside}rests on (not checked here): {', '.join(unchecked) or 'nothing'}"
+
+    def _groups(self) -> list[str]:
+        """What holds for the worst groups of each declared column; the page has more of them."""
+        if self.evaluation is None or self.status == "refused":
+            return []
+        lines = []
+        for column, group in self.evaluation.declared.items():
+            worst = sorted(group.items(), key=lambda item: -item[1].risk_upper)
+            parts = [
+                f"{value} <= {shown_up(part.risk_upper)} ({part.errors:g} in {part.examples})"
+                for value, part in worst[:_MOST_GROUPS]
+            ]
+            more = [f"{len(worst) - len(parts)} more"] if len(worst) > len(parts) else []
+            lines.append(f"by {column}, each alone: {', '.join(parts + more)}")
+        return lines
 
     def _repr_html_(self) -> str:
         lines = "<br>".join(html.escape(line) for line in self.lines())

@@ -249,3 +249,9 @@ class EvaluationRecord(records.Record):
     #: Labels of every example: the column it came from, and SHA-256 of its content.
     columns: dict[str, str] = {}
     digests: dict[str, records.Digest] = {}
+
+    @property
+    def declared(self) -> dict[str, dict[str, Slice]]:
+        """The groups that the user named, without the true and the predicted classes."""
+        own = ("true class", "predicted class")
+        return {column: group for column, group in self.groups.items() if column not in own}

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.certificate import Certificate
 from nonvacuous.cli.app import main
 from tests.evaluation.worlds import classes
 
@@ -30,7 +32,13 @@ def test_evaluate_writes_verifies_and_reports(rows: Path, tmp_path: Path, capsys
     out = tmp_path / "runs" / "one"
     command = ["evaluate", str(rows), "--group", "site", "--id", "id", "--unseen"]
     assert main([*command, "--out", str(out), "--name", "net"]) == 0
-    assert capsys.readouterr().out.startswith("VALID: error rate of net <= ")
+    said = capsys.readouterr().out
+    assert said.startswith("VALID: error rate of net <= ")
+    groups = Certificate.load(out / "certificate.json").groups["site"]
+    parts = sorted(groups.items(), key=lambda item: -item[1].risk_upper)
+    named = [f"{n} <= {shown_up(p.risk_upper)} ({p.errors:g} in {p.examples})" for n, p in parts]
+    more = [f"{len(named) - 4} more"] if len(named) > 4 else []
+    assert said.splitlines()[-1] == f"by site, each alone: {', '.join(named[:4] + more)}"
     page = (out / "report.html").read_text()
     assert "is wrong on fewer than" in page and "For whom?" in page
     assert main(["verify", str(out)]) == 0
@@ -480,6 +488,16 @@ def test_monitor_watches_the_groups_of_a_report(rows: Path, tmp_path: Path, caps
     record = json.loads(capsys.readouterr().out)
     assert set(record["alarms"]) == {"site=B"} and record["unwatched"] == {"site=Z": 1}
     assert "Alarm for site=B after" in page.read_text() and "Group" in page.read_text()
+    assert main(command) == 3
+    said = f"ALARM after {record['alarms']['site=B']} labels of site=B: in all 15 errors in "
+    assert capsys.readouterr().out.startswith(said)
+    stream.write_text("\n".join([*lines, *["a,b,A"] * 40]) + "\n")
+    assert main([*command, "--json"]) == 3
+    alarms = json.loads(capsys.readouterr().out)["alarms"]
+    assert set(alarms) == {"", "site=A", "site=B"}
+    assert main(command) == 3
+    after = [f"{at} labels{f' of {name}' if name else ''}" for name, at in alarms.items()]
+    assert capsys.readouterr().out.startswith(f"ALARM after {', '.join(after)}: in all ")
     assert main([*command[:-4], "--group", "ward"]) == 1
 
 

@@ -269,12 +269,12 @@ class Monitor(BaseModel):
 
     def __str__(self) -> str:
         low, high = self.interval()
-        first = min(self.alarms.items(), key=lambda item: item[1], default=None)
-        word = "no alarm"
-        if first is not None:
-            word = f"ALARM after {first[1]:,} labels" + (f" of {first[0]}" if first[0] else "")
+        who = [f"{at:,} labels{f' of {name}' * bool(name)}" for name, at in self.alarms.items()]
+        word = f"ALARM after {', '.join(who)}" if who else "no alarm"
+        # The numbers are everybody's, whoever raised the alarm.
+        in_all = "in all " if len(self.watches) > 1 else ""
         said = (
-            f"{word}: {self.errors:g} errors in {self.seen:,} labels against a promise of "
+            f"{word}: {in_all}{self.errors:g} errors in {self.seen:,} labels against a promise of "
             f"{self.promise:.4g}; evidence {self.capital:.3g}, alarm at "
             f"{math.exp(self.watches[''].goal):.3g}; mean risk since the start {shown_down(low)} "
             f"to {shown_up(high)}; {self.late} labels late, {self.missing} missing"

@@ -30,8 +30,6 @@ from nonvacuous.report.wording import (
 
 #: Rows of a table of groups, and of classes, on the page; the certificate has them all.
 _MOST, _MOST_CLASSES = 8, 4
-#: The columns of groups that every test of classes has; the others were declared.
-_CLASSES = ("true class", "predicted class")
 _WORDS = {
     "checked": "checked",
     "asserted": "declared",
@@ -54,8 +52,7 @@ class _Test:
         self.name = clean(certificate.model.architecture)
         of_losses = bool(self.record.beside)
         self.up, self.down = (shown_up, shown_down) if of_losses else (percent_up, percent_down)
-        groups = self.record.groups.items()
-        self.declared = {column: g for column, g in groups if column not in _CLASSES}
+        self.declared = self.record.declared
 
     def page(self, where: str) -> StudyPage:
         certificate, record = self.certificate, self.record
