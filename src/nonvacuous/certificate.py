@@ -291,7 +291,7 @@ class Certificate(records.Record):
             return f"{self.bound.theorem}: {risk.amount:g} in {risk.trials}"
         parts = [
             f"{'empirical' if self.sparsity is None else 'noisy loss'} "
-            f"{shown_up(risk.risk_upper)} ({risk.amount:g} in {risk.trials} trials)"
+            f"at most {shown_up(risk.risk_upper)} ({risk.amount:g} in {risk.trials} trials)"
         ]
         if self.complexity is not None:
             parts.append(f"KL {self.complexity.kl_nats:.1f} nats")
