@@ -85,6 +85,17 @@ def test_a_certificate_tighter_than_its_twin_says_so() -> None:
     assert "the certificate is tighter than its twin" in shown
 
 
+def test_a_test_with_a_tighter_twin_is_held_against_it() -> None:
+    assert "the plainest certificate there is" in view_of(samples.holdout()).verdict
+    twin = TwinRecord(
+        description="checkpoint 2", errors=1, examples=30_000, failure=0.05, risk_upper=0.002
+    )
+    tests = {"mode": "progressive", "predictor": "mixture", "held_out_twin": twin}
+    shown = view_of(samples.holdout().model_copy(update=tests))
+    assert "dominated by its twin" in shown.verdict and shown.tighter
+    assert "plainest" not in shown.verdict
+
+
 def test_a_test_error_above_the_promise_is_not_passed_over() -> None:
     observed = (Observation(name="the network on the test examples", errors=30, trials=1_000),)
     assert "lies above the promise" in view_of(samples.build(observed=observed)).verdict
