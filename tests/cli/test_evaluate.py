@@ -511,6 +511,23 @@ def test_errors_are_not_watched_for_a_promise_about_another_loss(tmp_path: Path,
     assert "--predictions watches errors" in said and "half the Brier score" in said
 
 
+def test_advice_about_measurements_can_be_followed(tmp_path: Path, capsys) -> None:
+    stream, out = tmp_path / "rows.csv", tmp_path / "runs" / "one"
+    lines = (f"0.8{k % 7},1.5,{k % 3 / 10},{k % 5 / 10}" for k in range(200))
+    stream.write_text("\n".join(["prediction,label,a,b", *lines]) + "\n")
+    command = ["evaluate", str(stream), "--metric", "absolute error", "--range", "0", "2"]
+    assert main([*command, "--unseen", "--out", str(out)]) == 0
+    # A promise about clipped losses is watched as a number: no column of losses would do.
+    watch = ["monitor", str(stream), "--promise", str(out), "--state", str(tmp_path / "s.json")]
+    assert main([*watch, "--predictions", "prediction"]) == 1
+    said = capsys.readouterr().err
+    assert "against the number" in said and "--loss" not in said
+    compare = ["compare", str(stream), "--first", "a", "--second", "b"]
+    assert main([*compare, "--labels", "label"]) == 1
+    assert "without labels (--metric loss)" in capsys.readouterr().err
+    assert main([*compare, "--metric", "loss"]) == 0
+
+
 @pytest.fixture
 def watching(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A watch over a file of one label, which it has said to have read."""

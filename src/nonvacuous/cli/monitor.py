@@ -67,14 +67,14 @@ def monitor(
     from nonvacuous.evaluation.monitor import monitor as watching
 
     promised = _promise_of(promise)
+    begin = partial(watching, promised, false_alarm=false_alarm, groups=columns.group, state=state)
+    observer = begin()  # which refuses what cannot be watched, before a column is asked for
     if columns.predictions is not None and not _about_errors(promised):
         raise UsageError(
             f"--predictions watches errors, but the certificate is about the "
             f"{promised.evaluation.settings.words}. Write the losses that it speaks of into a "
             "column, and name that with --loss."
         )
-    begin = partial(watching, promised, false_alarm=false_alarm, groups=columns.group, state=state)
-    observer = begin()
     try:
         _follow(observer, file, columns, every=every if watch else None, page=page)
     except KeyboardInterrupt as stop:

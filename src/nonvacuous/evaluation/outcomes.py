@@ -129,8 +129,9 @@ def _check_column(column: Any, name: str) -> None:
     if text or column.dtype.kind != "f":
         return
     check_exact(column, name)
-    looks = "measurements, not classes. For measurements use metric 'absolute error' and the range "
-    looks += "of the error (--metric 'absolute error' --range LOW HIGH)"
+    looks = "measurements, not classes. To test them use metric 'absolute error' and the range of "
+    looks += "the error (--metric 'absolute error' --range LOW HIGH); to compare predictors of "
+    looks += "measurements, give their losses in [0, 1] without labels (--metric loss)"
     if ((column >= 0) & (column <= 1)).all():
         looks = "probabilities, not classes. Give the class of each row, as in "
         looks += f"({name} > 0.5).astype(int)"
