@@ -353,10 +353,12 @@ def test_plan(capsys, tmp_path: Path) -> None:
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--labeled", "5000"]) == 2
     assert "--labeled 5000 --point 400:0.12 --point 800:0.08\n" in capsys.readouterr().err
     assert "How many examples does it take?" in page.read_text()
+    assert "<bdi>risk of at most 0.05</bdi>" in page.read_text()
     capsys.readouterr()
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--chance", "0.8"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("694 examples promise")
+    assert "tells two models apart whose risks differ by 0.0" in shown
     assert " 0.0044 " in shown.splitlines()[8], "no error in 694 promises 0.00431, rounded up"
     assert main(["plan", "--target", "0.05", "--risk", "0.06"]) == 1
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--confidence", "95"]) == 2

@@ -76,14 +76,15 @@ def plan(
     if json:
         write_json(asdict(result))
         return DONE
+    compared = ", the interval of compare if they differ by more"
     write_lines(
         f"{result}.",
-        f"The first number with this chance is {result.first:,}; {result.told_apart}, the interval "
-        "of compare from a larger difference.",
+        f"The first number with this chance is {result.first:,}; {result.told_apart}"
+        f"{'' if result.detectable_difference is None else compared}.",
     )
     table = Table("examples", "errors allowed", "chance", "best promise", "expected promise")
     for row in result.rows:
-        allowed = str(row.allowed_errors) if row.allowed_errors >= 0 else "none will do"
+        allowed = f"{row.allowed_errors:,}" if row.allowed_errors >= 0 else "none will do"
         table.add_row(
             f"{row.examples:,}", allowed, shown_down(row.chance, 3), shown_up(row.smallest),
             shown_up(row.expected),

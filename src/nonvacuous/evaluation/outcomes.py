@@ -216,7 +216,8 @@ def _brier(probabilities: np.ndarray, labels: Any, settings: Evaluation) -> np.n
         probabilities = np.stack([1.0 - probabilities, probabilities], axis=1)
     if settings.classes is None and (is_text(labels) or labels.dtype.kind == "f"):
         raise BadInput(
-            "metric 'brier' needs classes in the order of the probabilities.",
+            "metric 'brier' needs classes in the order of the probabilities; where each row has a "
+            "single one, it is that of the second.",
             instead={"--classes": ("A", "--classes", "B")},
         )
     names = settings.classes or tuple(range(probabilities.shape[1]))

@@ -69,7 +69,10 @@ class Plan:
         """What so many examples show of two models, in words."""
         if self.detectable_difference is None:
             return "so few tell no two models apart by a sign test"
-        return f"a sign test tells two models apart from {self.detectable_difference:.4f}"
+        return (
+            f"a sign test tells two models apart whose risks differ by "
+            f"{self.detectable_difference:.4f}"
+        )
 
 
 def plan(

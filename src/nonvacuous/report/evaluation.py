@@ -240,7 +240,7 @@ def watch_page(state: Mapping[str, Any]) -> StudyPage:
     else:
         said = f"No alarm after {whole(watch['time'])} labels."
     return StudyPage(
-        title="Watch",
+        title=f"{whole(watch['time'])} labels",
         kind="Monitor",
         question=f"Is the risk still at most {shown_up(watch['promise'])}?",
         lead=said,
@@ -302,7 +302,7 @@ def plan_page(
     rows = [
         {
             "Examples": whole(row["examples"]),
-            "Errors allowed": str(row["allowed_errors"])
+            "Errors allowed": whole(row["allowed_errors"])
             if row["allowed_errors"] >= 0
             else "none will do",
             "Chance": shown_down(row["chance"], 3),
@@ -312,7 +312,7 @@ def plan_page(
         for row in plan["rows"]
     ]
     return StudyPage(
-        title="Plan",
+        title=f"risk of at most {plan['target']:g}",
         kind="Plan",
         question="How many examples does it take?",
         lead=f"{sentence}.",
