@@ -517,3 +517,8 @@ def test_several_values_per_row_are_refused() -> None:
     ):
         with pytest.raises(BadInput):
             wrong()
+
+
+def test_a_promise_in_a_file_is_to_be_loaded() -> None:
+    with pytest.raises(BadInput, match=r"read by nv\.Certificate\.load"):
+        nv.monitor("runs/test")  # type: ignore[arg-type]

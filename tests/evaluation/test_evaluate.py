@@ -686,3 +686,15 @@ def test_two_batches_in_a_tuple_are_no_pair() -> None:
         nv.evaluate(lambda inputs: inputs > 0, batches, unseen=True)
     report = nv.evaluate(lambda inputs: inputs > 0, list(batches), unseen=True)
     assert report.empirical.trials == 200
+
+
+@pytest.mark.parametrize("rows", [10, 2000])
+def test_columns_beside_a_predictor_are_told_from_its_batches(rows: int) -> None:
+    inputs, labels = np.zeros((1500, 2)), np.zeros(1500, dtype=int)
+    with pytest.raises(nv.errors.BadInput, match=rf"group site has {rows} rows, but there"):
+        nv.evaluate(
+            lambda batch: np.zeros(len(batch), dtype=int),
+            (inputs, labels),
+            groups={"site": ["A"] * rows},
+            unseen=True,
+        )

@@ -66,7 +66,8 @@ def evaluate(
     confidence   of the promise, and of every other claim of the report alone
     unseen       your word that no example was used to train, tune or choose the predictor
     settings     what is measured, see :class:`~nonvacuous.evaluation_records.Evaluation`
-    folder       where certificate, columns and page go; the folder above keeps the ledger of tests
+    folder       where certificate and columns go; the folder above keeps the ledger of tests. The
+                 page is written by ``nv.report``
 
     >>> report = evaluate(predictions=[0, 1, 1, 0] * 50, labels=[0, 1, 1, 0] * 50, unseen=True)
     >>> round(report.risk_upper, 4), report.status, report.baseline.shown_better
@@ -257,6 +258,10 @@ def _beside(batches: Iterator[dict[str, Any]], given: Mapping[str, Any]) -> Iter
     start = 0
     for batch in batches:
         stop = start + len(batch["labels"])
+        for role, column in given.items():
+            if len(column) < stop:
+                said = f"{_called(role)} {len(column)} rows, but there are at least {stop} answers."
+                raise BadInput(said)
         # Of a pandas column with fractions as its index, [] would choose by these.
         parts = {r: getattr(column, "iloc", column)[start:stop] for r, column in given.items()}
         columns = batch | parts
@@ -264,7 +269,13 @@ def _beside(batches: Iterator[dict[str, Any]], given: Mapping[str, Any]) -> Iter
         start = stop
     for role, column in given.items():
         if len(column) != start:
-            raise BadInput(f"{role} has {len(column)} rows, but there were {start} answers.")
+            raise BadInput(f"{_called(role)} {len(column)} rows, but there were {start} answers.")
+
+
+def _called(role: str) -> str:
+    return (
+        f"group {role.removeprefix('group:')} has" if role.startswith("group:") else f"{role} have"
+    )
 
 
 def _kept(batches: Iterable[Batch], kept: list[Batch]) -> Iterator[Batch]:

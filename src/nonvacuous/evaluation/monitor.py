@@ -360,6 +360,8 @@ def monitor(
     >>> watch.update([0, 0, 1, 0]).alarm, watch.update([1] * 30).alarm
     (False, True)
     """
+    if isinstance(promise, str | Path):
+        raise BadInput("a promise in a file is read by nv.Certificate.load(certificate.json).")
     promises = {"": promise.risk_upper if isinstance(promise, Certificate) else promise}
     if isinstance(promise, Certificate):
         _check_watchable(promise)
