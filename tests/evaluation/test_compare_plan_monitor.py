@@ -357,7 +357,9 @@ def test_another_history_is_not_taken_for_one_that_was_read(tmp_path) -> None:
 
     follow([*good, gone])
     before = path.read_text()
-    with pytest.raises(BadInput, match=r"51 rows of a\.csv, not of b\.csv.*--state"):
+    with pytest.raises(
+        BadInput, match=r"51 rows of a\.csv, not of b\.csv.*append a new batch.*--state"
+    ):
         follow([1.0] * 51, "b.csv")
     with pytest.raises(BadInput, match="first 51 rows are not those that were read before"):
         follow([1.0] * 51)

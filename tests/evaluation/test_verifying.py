@@ -42,7 +42,7 @@ def test_other_columns_do_not_verify(run) -> None:
     columns = {"predictions": labels, "labels": labels, "site": sites}
     failed = nv.verify(folder / "certificate.json", data=columns)
     assert not failed.passed
-    with pytest.raises(InvalidCertificate):
+    with pytest.raises(InvalidCertificate, match="or its rows are in another order"):
         failed.raise_if_failed()
 
 

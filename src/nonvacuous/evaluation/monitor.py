@@ -160,8 +160,8 @@ class Monitor(BaseModel):
         if source != self.source and self.rows:
             raise BadInput(
                 f"the state has {self.rows} rows of {self.source or 'a table without a name'}, not "
-                f"of {source or 'this one'}, whose first rows would be taken for read. "
-                + _ANOTHER_STATE
+                f"of {source or 'this one'}, whose first rows would be taken for read: "
+                f"append a new batch to the file that is followed. {_ANOTHER_STATE}"
             )
         start, read, waiting = 0, self.rows, self.open
         still = [np.zeros(0, dtype=np.int64)]

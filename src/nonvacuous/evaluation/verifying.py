@@ -329,7 +329,8 @@ def _counted(
             hint = ""
             if Path(str(evidence)).suffix.lower() in SEPARATORS:
                 hint = "; an older version may have read codes and fractions of text as numbers"
-            raise Disagreement(f"column {role!r} holds something else{hint}.", "evaluation.digests")
+            said = f"column {role!r} holds something else, or its rows are in another order{hint}."
+            raise Disagreement(said, "evaluation.digests")
     return tally
 
 
