@@ -218,7 +218,7 @@ class Certificate(records.Record):
                 what += f" on examples{selection}"
         if self.status == "refused":
             return f"REFUSED: no promise about the {what}."
-        promised = f"{what} <= {shown_up(self.risk_upper)}"
+        promised = f"{what} <= {shown_up(self.risk_upper)}{self.before_scaling}"
         if self.gate is not None:  # as it was declared, and strictly below
             promised = f"{what} < {self.gate!r}"
         if self.gate is not None and self.risk_upper >= 1.0:
@@ -232,6 +232,15 @@ class Certificate(records.Record):
             return f"{self.status.upper()}: {promised}"
         nothing = "every network satisfies it" if self.risk_upper >= 1.0 else self.unshown
         return f"VACUOUS ({self.status.upper()}, but {nothing}): {promised}"
+
+    @property
+    def before_scaling(self) -> str:
+        """What a test promises in the units of its declared range; nothing where it has none."""
+        asked = None if self.evaluation is None else self.evaluation.settings
+        if asked is None or asked.range is None or asked.metric == "score":
+            return ""
+        low, high = asked.range
+        return f", that is {shown_up(low + self.risk_upper * (high - low))} before scaling"
 
     @property
     def declared_unseen(self) -> bool:

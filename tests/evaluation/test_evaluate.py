@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -698,3 +699,13 @@ def test_columns_beside_a_predictor_are_told_from_its_batches(rows: int) -> None
             groups={"site": ["A"] * rows},
             unseen=True,
         )
+
+
+def test_a_promise_about_measurements_is_printed_in_their_units() -> None:
+    settings = nv.Evaluation(metric="absolute error", range=(0, 20))
+    labels = np.arange(400) % 7
+    report = nv.evaluate(predictions=labels + 2.0, labels=labels, unseen=True, settings=settings)
+    first = str(report).splitlines()[0]
+    promise, unscaled = re.findall(r"<= ([\d.]+), that is ([\d.]+) before scaling$", first)[0]
+    assert 0.1 < report.risk_upper <= float(promise) and 2.0 < float(unscaled) < 3.0
+    assert float(unscaled) >= 20 * report.risk_upper
