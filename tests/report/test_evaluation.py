@@ -41,6 +41,23 @@ def test_what_was_measured_is_what_is_promised(metric, measured, counted) -> Non
     assert shown == pytest.approx((measured, measured))
 
 
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("recall", "misses fewer than 28 in 100 new examples that are “ill”."),
+        ("precision", "is wrong on fewer than 38 in 100 new examples that it calls “ill”."),
+    ],
+)
+def test_the_promise_about_one_class_is_a_frequency(metric: str, said: str) -> None:
+    report = sick({"metric": metric, "positive": "ill"})
+    assert page_of(report).lead == f"Predictor {said}"
+    settings = {"metric": metric, "positive": 1}
+    numbered = nv.evaluate(
+        predictions=[1, 0] * 9, labels=[1, 0] * 9, unseen=True, settings=settings
+    )
+    assert "“1”." in page_of(numbered).lead
+
+
 def test_the_axis_of_a_mean_over_classes_names_it() -> None:
     for metric in ("balanced error", "f1"):
         page = page_of(sick({"metric": metric, "classes": ("ill", "well")}))
