@@ -337,7 +337,7 @@ class Certificate(records.Record):
             if a.effect != "none"
         ]
         if troubled:
-            return f"{beside}because {'; '.join(troubled)}"
+            return f"{beside}because {'; '.join(troubled).replace('.; ', '; ')}"
         unchecked = [a.name for a in self.assumptions if a.status != "checked"]
         return f"{beside}rests on (not checked here): {', '.join(unchecked) or 'nothing'}"
 

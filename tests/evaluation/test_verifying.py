@@ -214,3 +214,18 @@ def test_what_the_inputs_showed_stands_in_the_record_alone(tmp_path) -> None:
     )
     assert report.status == "conditional"
     assert nv.verify(tmp_path).verified
+
+
+def test_the_ledger_is_counted_as_the_certificate_counts_it(run) -> None:
+    _, folder, (predictions, labels, _) = run
+    named = [f"class {label}" for label in labels]
+    again = [f"class {answer}" for answer in predictions]
+    second = nv.evaluate(
+        predictions=again, labels=named, folder=folder.parent / "named", settings={"name": "net"}
+    )
+    # Two conditions in doubt are two clauses of one sentence.
+    assert "--unseen); “every test" in second.lines()[3]
+    assert "has 1 other test on these examples" in second.lines()[3]
+    said = str(nv.verify(folder.parent / "named"))
+    assert "with its own; 1 before it with as many of each class." in said
+    assert "as many of each class" not in str(nv.verify(folder))

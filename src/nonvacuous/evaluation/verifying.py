@@ -395,4 +395,5 @@ def _attempts(test: _Test, tally: Tally, ledger: Path) -> str:
         raise Disagreement(f"“{questions.PAID}”: {paid.detail}", "assumptions")
     if not exactly:
         raise NotAsked("the ledger has this outcome under other settings than the certificate's.")
-    return f"{len(rivals)} line{'s' * (len(rivals) != 1)} about these examples, with its own."
+    more = f"; {len(before.alike)} before it with as many of each class" if before.alike else ""
+    return f"{len(rivals)} line{'s' * (len(rivals) != 1)} about these examples, with its own{more}."
