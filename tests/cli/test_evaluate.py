@@ -567,3 +567,24 @@ def test_a_watch_says_what_is_new_and_ends_well_with_ctrl_c(watching) -> None:
     out, error = process.communicate(timeout=60)
     assert process.returncode == 0 and error == ""
     assert out.startswith("no alarm: 1 errors in 3 labels")
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        (["evaluate", "--labels", "new"], "--predictions COLUMN"),
+        (
+            ["evaluate", "--predictions", "neww", "--labels", "site"],
+            "--predictions new --labels site",
+        ),
+        (["compare", "--first", "old", "--second", "new"], "--labels COLUMN"),
+        (["monitor", "--promise", "0.1", "--predictions", "new"], "--labels COLUMN"),
+    ],
+)
+def test_a_column_that_is_missing_is_asked_for_by_its_flag(
+    command: list[str], more: str, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text("old,new,site\n0,1,A\n1,1,B\n")
+    assert main([command[0], "rows.csv", *command[1:]]) == 2
+    assert more in capsys.readouterr().err.splitlines()[-1]

@@ -199,19 +199,22 @@ def _inside(record: Any, name: str, where: str) -> Any:
 
 def names_in(columns: Mapping[str, str], names: list[str], where: object) -> list[str]:
     """The names of columns, each once; one that is not there, or there twice, is refused."""
-    for name in columns.values():
+    for role, name in columns.items():
         if name not in names:
-            raise _unknown(name, names, where)
+            raise _unknown(name, names, where, role)
         if names.count(name) > 1:
             raise BadInput(f"{where} has {names.count(name)} columns {name!r}: rename all but one.")
     return list(dict.fromkeys(columns.values()))
 
 
-def _unknown(name: str, names: list[str], where: object) -> Unrecognized:
+def _unknown(name: str, names: list[str], where: object, role: str = "") -> Unrecognized:
     close = difflib.get_close_matches(name, [str(n) for n in names], n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     listed = ", ".join(map(repr, names[:12])) or "none"
-    return Unrecognized(f"{where} has no column {name!r}.{hint} Its columns are {listed}.")
+    said = f"{where} has no column {name!r}.{hint} Its columns are {listed}."
+    asked = {"predictions": "--predictions", "answers": "--predictions", "labels": "--labels"}
+    flag = asked.get(role)
+    return Unrecognized(said, instead={flag: close[0] if close else "COLUMN"} if flag else None)
 
 
 def _pyarrow(path: Path) -> Any:
