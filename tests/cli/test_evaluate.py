@@ -111,7 +111,7 @@ def test_scores_and_the_promise_inherited(rows: Path, tmp_path: Path, capsys) ->
     ("flags", "code"),
     [
         (["--score", "acc"], 0),
-        (["--score", "acc", "--metric", "score"], 1),  # of 0 and 1 alone it is a success
+        (["--score", "acc", "--metric", "score"], 0),
         (["--score", "acc", "--metric", "event"], 2),
         (["--score", "acc", "--metric", "loss"], 2),
         (["--score", "acc", "--metric", "f1"], 2),

@@ -194,6 +194,15 @@ def test_losses_by_betting_with_a_declared_range() -> None:
         nv.evaluate(losses=losses, unseen=True, settings={"metric": "loss"})
 
 
+@pytest.mark.parametrize("bounds_of", [(0, 10), (-1, 1)])
+def test_losses_at_both_ends_of_their_range_alone_are_promised(bounds_of: tuple) -> None:
+    low, high = bounds_of
+    losses = [low] * 28 + [high] * 12
+    settings = {"metric": "loss", "range": bounds_of}
+    report = nv.evaluate(losses=losses, unseen=True, settings=settings)
+    assert report.risk_upper >= bounds.holdout(errors=12, examples=40, failure=0.05)
+
+
 def test_other_theorems_stand_beside_betting_and_are_not_chosen() -> None:
     losses = np.random.default_rng(4).beta(0.2, 8, 400)
     report = nv.evaluate(losses=losses, unseen=True, settings={"metric": "loss"})

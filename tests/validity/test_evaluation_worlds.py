@@ -8,6 +8,8 @@ from scipy import stats
 
 import nonvacuous as nv
 from nonvacuous import bounds
+from nonvacuous.evaluation.tally import Tally
+from nonvacuous.evaluation_records import Evaluation
 from tests.validity.test_bounds_coverage import WORLDS, assert_covered, in_every_world
 
 FAILURE = 0.1
@@ -87,6 +89,24 @@ def test_betting(shape: str) -> None:
         losses, mean = generator.binomial(3, 0.1, size=(WORLDS, 40)) / 3, 0.1
     ends = np.array([bounds.betting(sample, failure=FAILURE) for sample in losses])
     assert_covered(ends < mean, FAILURE)
+
+
+@pytest.mark.parametrize("values", [(0.0, 1.0), (0.2, 0.8)])
+def test_a_sorted_file_of_two_values_is_not_bet_on_alone(values: tuple[float, float]) -> None:
+    """Of sorted losses with two values each count has one order for ever: all are counted."""
+    size, (low, high) = 60, np.array(values)
+    ends, counts = np.ones((2, size + 1)), np.arange(size + 1)
+    for count in counts:
+        losses = np.repeat([low, high], [size - count, count])
+        tally = Tally(Evaluation(metric="loss"))
+        tally.add({"losses": losses})
+        sample = tally.sample()
+        ends[:, count] = sample.upper(FAILURE), 1.0 - sample.lower(FAILURE)
+    for chance in np.linspace(0.01, 0.99, 99):
+        mean = low + (high - low) * chance
+        weights = stats.binom.pmf(counts, size, chance)
+        assert weights[ends[0] < mean].sum() <= FAILURE
+        assert weights[ends[1] < 1.0 - mean].sum() <= FAILURE
 
 
 def test_a_learner_that_stops_when_lucky_does_not_fool_the_progressive_bounds() -> None:

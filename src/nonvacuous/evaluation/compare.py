@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy import special
 
-from nonvacuous.bounds import betting, betting_lower, checks, holdout, paired_lower, sign_test
+from nonvacuous.bounds import checks, holdout, paired_lower, sign_test
 from nonvacuous.bounds.paired import DISCORDANCE_SHARE
 from nonvacuous.bounds.rounding import as_risk, down, shown_up, up
 from nonvacuous.certificate import Certificate
@@ -24,6 +24,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import BadRow, Coder, is_text, one_each, plain
 from nonvacuous.evaluation.ordering import in_order_of_betting
 from nonvacuous.evaluation.outcomes import outcomes
+from nonvacuous.evaluation.sample import Sample
 from nonvacuous.evaluation.tables import check_rows
 from nonvacuous.evaluation_records import Evaluation
 
@@ -199,8 +200,9 @@ def _compared(
         n = len(gaps)
         rows = hashlib.sha256(gaps.astype("<f8").tobytes()).hexdigest()
         scaled = in_order_of_betting(np.clip(0.5 * (1.0 + gaps), 0.0, 1.0), seed, rows)
-        low = max(-1.0, down(2.0 * betting_lower(scaled, failure=half) - 1.0))
-        high = min(1.0, -down(-(2.0 * betting(scaled, failure=half) - 1.0)))
+        sample = Sample(float(scaled.sum()), n, scaled)
+        low = max(-1.0, down(2.0 * sample.lower(half) - 1.0))
+        high = min(1.0, -down(-(2.0 * sample.upper(half) - 1.0)))
         # Of losses like these, by a rule of thumb.
         mean, spread, needed = float(gaps.mean()), float(gaps.var()), math.inf
         if abs(mean) >= 1e-9 and spread > 0.0:

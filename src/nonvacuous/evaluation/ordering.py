@@ -15,8 +15,8 @@ def in_order_of_betting(losses: np.ndarray, seed: int, rows: str) -> np.ndarray:
     A bet is on the next loss, given those before it: whoever sorts a table by its losses must not
     choose what comes next, and an order that rests on the number of rows alone would be one fixed
     order of sorted losses. The digests stand for the die that draws one of all orders. It takes
-    columns that could have been otherwise, as rows in the order in which they were drawn are;
-    therefore losses that are only 0 and 1, of which a sorted file has few, are tested as events.
+    columns that could have been otherwise, as rows in the order in which they were drawn are. A
+    sorted file of losses with two values has few: ``sample.py`` asks more of these.
     """
     ordered = np.sort(losses.astype("<f8") + 0.0)  # one zero, whatever its sign was
     digest = hashlib.sha256(ordered.tobytes() + rows.encode()).hexdigest()

@@ -38,7 +38,7 @@ class Sample(NamedTuple):
         if not self.examples:
             return 1.0
         if self.values is not None:
-            return bounds.betting(self.values, failure=failure)
+            return _by_bets(self.values, failure)
         if self.squares is not None:
             return self._bernstein(self.errors, self.squares, failure)
         return bounds.holdout(errors=int(self.errors), examples=self.examples, failure=failure)
@@ -47,7 +47,7 @@ class Sample(NamedTuple):
         if not self.examples:
             return 0.0
         if self.values is not None:
-            return bounds.betting_lower(self.values, failure=failure)
+            return as_risk(down(1.0 - _by_bets(1.0 - self.values, failure)))
         if self.squares is not None:
             right = self.examples - self.errors
             squares = self.examples - 2.0 * self.errors + self.squares
@@ -85,3 +85,17 @@ class Sample(NamedTuple):
         if self.values is not None:
             other["empirical Bernstein"] = self._bernstein(self.errors, self.squares, failure)
         return other
+
+
+def _by_bets(losses: np.ndarray, failure: float) -> float:
+    """Betting; where the losses have two values, never less than the exact tail says of these.
+
+    A sorted file of two values has too few orders for one of them to count as drawn; the tail needs
+    none. The larger of both is false no more often than either, so the values may be looked at.
+    """
+    end, least, largest = bounds.betting(losses, failure=failure), losses.min(), losses.max()
+    upper = losses == largest
+    if (upper | (losses == least)).all():
+        tail = bounds.holdout(errors=int(upper.sum()), examples=len(losses), failure=failure)
+        end = max(end, up(least + (largest - least) * tail, ulps=4))
+    return as_risk(end)

@@ -151,13 +151,6 @@ class Tally:
 
     def settle(self) -> None:
         """Classes in the order of their names, whatever the order in which they came."""
-        _, total, squares = self._sums[""].of(0)
-        if self.settings.metric in ("loss", "score") and not self.clustered and total == squares:
-            exact = {"loss": "event", "score": "success"}[self.settings.metric]
-            raise BadInput(
-                f"all of these are 0 and 1, and metric {self.settings.metric!r} is for numbers "
-                f"between: use metric {exact!r}, whose bound is exact and smaller."
-            )
         if TRUE_CLASS not in self._sums:
             return
         order = list(range(len(self.classes.values)))
