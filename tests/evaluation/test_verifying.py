@@ -229,3 +229,14 @@ def test_the_ledger_is_counted_as_the_certificate_counts_it(run) -> None:
     said = str(nv.verify(folder.parent / "named"))
     assert "with its own; 1 before it with as many of each class." in said
     assert "as many of each class" not in str(nv.verify(folder))
+
+
+def test_a_line_of_the_same_losses_with_ids_is_not_taken_for_its_own(tmp_path) -> None:
+    predictions, labels, _ = classes(200)
+    losses, ids = np.random.default_rng(0).random(200), [f"row {i}" for i in range(200)]
+    nv.evaluate(predictions=predictions, labels=labels, ids=ids, folder=tmp_path / "first")
+    call = {"losses": losses, "settings": {"metric": "loss"}, "unseen": True}
+    nv.evaluate(**call, ids=ids, folder=tmp_path / "second")
+    report = nv.evaluate(**call, folder=tmp_path / "third")
+    assert report.status == "valid"
+    nv.verify(tmp_path / "third").raise_if_failed()

@@ -372,7 +372,7 @@ def _attempts(test: _Test, tally: Tally, ledger: Path) -> str:
     # Lines of older versions may name settings and examples otherwise; an outcome is an outcome.
     ended = [e for e in entries if e.outcome == own.outcome]
     exactly = [e for e in ended if e.config == own.config]
-    ended = exactly or ended
+    ended = [e for e in exactly if e.bound == own.bound] or exactly or ended
     line = next((e for e in ended if e.paid == own.paid), None)
     stated = next(a for a in certificate.assumptions if a.name == questions.PAID)
     if line is None and ended:
