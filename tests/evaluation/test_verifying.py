@@ -51,6 +51,7 @@ def test_other_columns_do_not_verify(run) -> None:
     [
         ("risk_upper",),
         ("evaluation", "risk_lower"),
+        ("evaluation", "interval", 1),
         ("evaluation", "worst_group_upper"),
         ("evaluation", "groups", "site", "A", "risk_upper"),
         ("evaluation", "groups", "site", "A", "risk_upper_together"),
@@ -229,6 +230,15 @@ def test_the_ledger_is_counted_as_the_certificate_counts_it(run) -> None:
     said = str(nv.verify(folder.parent / "named"))
     assert "with its own; 1 before it with as many of each class." in said
     assert "as many of each class" not in str(nv.verify(folder))
+
+
+def test_a_better_promise_of_f1_is_noticed_without_the_columns() -> None:
+    predictions, labels, _ = classes(400)
+    settings = {"metric": "f1", "positive": 1}
+    report = nv.evaluate(predictions=predictions, labels=labels, unseen=True, settings=settings)
+    assert nv.verify(report).passed
+    said = report.statement.rsplit(" ", 1)[0] + " 0.0501."
+    assert not nv.verify(resealed(report, risk_upper=0.05, statement=said)).passed
 
 
 def test_a_line_of_the_same_losses_with_ids_is_not_taken_for_its_own(tmp_path) -> None:

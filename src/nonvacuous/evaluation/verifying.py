@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nonvacuous.bounds import constant_margin, f1_lower, holdout, holdout_lower, jaccard_lower
+from nonvacuous.bounds import constant_margin, f1_lower, jaccard_lower
 from nonvacuous.bounds.rounding import down, shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import BadInput, Unrecognized
@@ -101,16 +101,16 @@ def _promise(test: _Test) -> str:
     _counts(test)
     if certificate.bound.name != "held-out tail":
         return f"{certificate.bound.name}: the columns decide; they are counted below if given."
-    counts = {"errors": int(inputs["errors"]), "examples": int(inputs["examples"])}
-    equal(certificate.empirical.amount, float(counts["errors"]), "empirical")
-    equal(certificate.empirical.trials, counts["examples"], "empirical.trials")
-    upper = holdout(**counts, failure=float(inputs["failure"]))
-    lower = holdout_lower(**counts, failure=float(inputs["failure"]))
-    if record.settings.metric == "f1":
-        return "F1 is a function of the Jaccard index; counted below if the columns are given."
-    equal(certificate.risk_upper, upper, "risk_upper")
-    equal(record.risk_lower, lower, "evaluation.risk_lower")
-    return f"{counts['errors']} of {counts['examples']} give {shown_up(upper)}."
+    errors, examples = int(inputs["errors"]), int(inputs["examples"])
+    equal(certificate.empirical.amount, float(errors), "empirical")
+    equal(certificate.empirical.trials, examples, "empirical.trials")
+    sample = Sample(errors, examples, f1=record.settings.metric == "f1")
+    failure = float(inputs["failure"])
+    half = down(failure / 2)
+    equal(certificate.risk_upper, sample.upper(failure), "risk_upper")
+    equal(record.risk_lower, sample.lower(failure), "evaluation.risk_lower")
+    equal(record.interval, (sample.lower(half), sample.upper(half)), "evaluation.interval")
+    return f"{errors} of {examples} give {shown_up(certificate.risk_upper)}."
 
 
 def _counts(test: _Test) -> None:
