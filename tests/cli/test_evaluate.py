@@ -442,6 +442,28 @@ def test_one_answer_in_two_forms_is_no_error(
     assert "1 missing (rows 99" in out
 
 
+def test_scores_and_losses_are_numbers_however_they_are_written(tmp_path: Path, capsys) -> None:
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv"
+    for path in (first, second):
+        path.write_text("id,acc\n1,1.0\n2,0\n3,1\n")
+    assert main(["compare", str(first), str(second), "--score", "acc", "--id", "id"]) == 0
+    watch = ["monitor", str(first), "--promise", "0.9", "--state", str(tmp_path / "w.json")]
+    assert main([*watch, "--loss", "acc"]) == 0
+    assert "2 errors in 3 labels" in capsys.readouterr().out
+
+
+def test_groups_are_known_where_pandas_makes_floats_of_them(tmp_path: Path, capsys) -> None:
+    (test := tmp_path / "test.csv").write_text("site,prediction,label\n" + "1,0,0\n2,0,0\n" * 50)
+    out = ["--out", str(tmp_path / "run"), "--group", "site", "--unseen"]
+    assert main(["evaluate", str(test), *out]) == 0
+    (later := tmp_path / "later.csv").write_text("site,loss\n1.0,0\n2.0,0\n,0\n")
+    watch = ["monitor", str(later), "--promise", str(tmp_path / "run"), "--group", "site"]
+    capsys.readouterr()
+    assert main([*watch, "--loss", "loss", "--state", str(tmp_path / "w.json")]) == 0
+    assert "missing; 1 labels without a site, about which" in (said := capsys.readouterr().out)
+    assert said.count("nothing was promised") == 1
+
+
 def test_words_are_not_compared_with_numbers(tmp_path: Path, capsys) -> None:
     stream = tmp_path / "labels.csv"
     stream.write_text("prediction,label\n" + "0,cat\n" * 20)

@@ -124,11 +124,13 @@ def _table(
     names |= {f"group:{name}": name for name in columns.group}
     where = columns.where
     second = columns.second or ((names["first"],) if others else ("b",))
+    seconds = {f"second:{name}": name for name in second}
+    measured = ("first", "second", *seconds) if numbers else ()
     if not others:
         if columns.score is not None and not columns.second:
             raise UsageError("--score compares files: name another one, or columns with --second.")
         try:
-            table = read_columns(file, names | {f"second:{name}": name for name in second}, where)
+            table = read_columns(file, names | seconds, where, measured=measured)
         except Unrecognized as error:
             # A column that is looked for because none was named is asked for by its flag.
             usual = {"--first": columns.first == Columns.first, "--second": not columns.second}
@@ -143,10 +145,11 @@ def _table(
         return table, {name: table[f"second:{name}"] for name in second}
     if len(second) > 1:
         raise UsageError("files of their own have one column each: give --second once.")
-    table = read_columns(file, names, where)
+    table = read_columns(file, names, where, measured=measured)
     challengers: dict[str, Any] = {}
     for path in others:
-        other = read_columns(path, {"second": second[0], "id": str(columns.id)}, where)
+        named = {"second": second[0], "id": str(columns.id)}
+        other = read_columns(path, named, where, measured=measured)
         if not numbers:
             other |= _labels_in(path, columns)
         name = path.stem if path.stem not in (*challengers, file.stem) else str(path)

@@ -155,7 +155,7 @@ def _rows(file: Path, columns: Columns) -> Iterator[tuple[Any, dict[str, Any]]]:
         names = {"answers": columns.predictions, "labels": columns.labels}
     names |= {f"group:{name}": name for name in columns.group}
     try:
-        for batch in batches_of(file, names):
+        for batch in batches_of(file, names, measured=("losses",)):
             groups = {name: batch[f"group:{name}"] for name in columns.group}
             yield _losses(batch, file), groups
     except BadInput as error:
