@@ -73,6 +73,21 @@ def test_groups_alone_together_and_worst() -> None:
     assert precision.examples == int((predictions == 2).sum())
 
 
+def test_a_group_without_an_answer_may_be_anything(tmp_path: Path) -> None:
+    predictions, labels, sites = ["a"] * 200 + ["?"] * 20, ["a"] * 220, ["A"] * 200 + ["B"] * 20
+    report = nv.evaluate(
+        predictions=predictions,
+        labels=labels,
+        groups={"site": sites},
+        unseen=True,
+        settings={"metric": "selective error", "abstain": "?"},
+        folder=tmp_path / "run",
+    )
+    assert report.groups["site"]["B"].risk_upper == report.evaluation.worst_group_upper == 1.0
+    assert "insufficient" in nv.report(report, tmp_path / "page.html").read_text()
+    nv.verify(tmp_path / "run").raise_if_failed()
+
+
 def test_small_groups_are_marked_insufficient() -> None:
     predictions, labels, _ = classes(200, errors=0.0)
     group = ["large"] * 196 + ["tiny"] * 4

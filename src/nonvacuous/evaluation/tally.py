@@ -180,20 +180,22 @@ class Tally:
         return self._bet_on(losses)
 
     def slices(self, column: str) -> dict[str, Sample]:
-        """The classes that have examples which count; all groups of a column, by the metric."""
+        """The classes that have examples which count; all groups of a column, by the metric.
+
+        A group of which nothing counts, as one that got no answer, may be anything.
+        """
+        declared, name, f1 = column not in (TRUE_CLASS, PREDICTED_CLASS), column, False
         values, codes = self.classes.values, self._counted_as
-        if column not in (TRUE_CLASS, PREDICTED_CLASS):
+        if declared:
             coder = self.groups[column.removeprefix("group:")]
             codes = coder.sorted_codes()
             values = [coder.values[code] for code in codes]
             if self._one_class:
-                f1 = self.settings.metric == "f1"
-                parts = (self.sample(_SHOWING + column, code) for code in codes)
-                return {str(v): p._replace(f1=f1) for v, p in zip(values, parts, strict=True)}
+                name, f1 = _SHOWING + column, self.settings.metric == "f1"
         return {
-            str(value): self.sample(column, code)
+            str(value): self.sample(name, code)._replace(f1=f1)
             for value, code in zip(values, codes, strict=True)
-            if self._sums[column].of(code)[0]
+            if declared or self._sums[column].of(code)[0]
         }
 
     def group_counts(self, name: str) -> tuple[np.ndarray, np.ndarray]:
