@@ -240,3 +240,16 @@ def test_series_that_name_their_rows_differently_are_not_paired_by_position() ->
         nv.evaluate(predictions=shuffled, labels=labels)
     for predictions in (shuffled.loc[labels.index], labels.copy(), labels.to_numpy()):
         assert nv.evaluate(predictions=predictions, labels=labels).empirical.errors == 0
+
+
+@pytest.mark.parametrize("role", ["labels", "site", "clusters"])
+def test_numbers_and_words_of_different_batches_have_no_common_names(
+    tmp_path, monkeypatch, role: str
+) -> None:
+    monkeypatch.setattr(tables, "BATCH", 3)
+    kinds = {"predictions": 1, "labels": 1, "site": 1, "clusters": 1}
+    rows = [kinds] * 3 + [kinds | ({role: "1"} if role != "labels" else dict.fromkeys(kinds, "1"))]
+    (path := tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    call = {"predictions": "predictions", "labels": "labels", "groups": ["site"]}
+    with pytest.raises(BadInput, match="mixes numbers and words"):
+        nv.evaluate(data=path, **call, clusters="clusters")

@@ -274,6 +274,11 @@ class ColumnDigest:
         pair[1].update(second)
 
     @property
+    def mixed(self) -> bool:
+        """Whether some of it are words and some numbers: 1 and "1" have one name."""
+        return len({kind.startswith("text") for kind in self._hashes}) > 1
+
+    @property
     def whole(self) -> bool:
         """Whether all of it are whole numbers, one for each row."""
         return set(self._hashes) == {"whole ()"}

@@ -90,7 +90,10 @@ class Tally:
     def add(self, batch: dict[str, Any]) -> None:
         columns = prepared(batch)
         for role, column in columns.items():
-            self.digests.setdefault(role, ColumnDigest()).update(column)
+            (digest := self.digests.setdefault(role, ColumnDigest())).update(column)
+            if digest.mixed:
+                name = role.removeprefix("group:")
+                raise BadInput(f"{name} mixes numbers and words; use numbers or words alone.")
         seen = outcomes(columns, self.settings, self.classes)
         self.rows += len(seen.losses)
         keep = slice(None) if seen.counted is None else seen.counted
