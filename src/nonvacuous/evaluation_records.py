@@ -92,7 +92,7 @@ class Evaluation(records.Record):
     attempts: int = Field(default=1, ge=1)
     """How many predictors, all fixed before any result was shown, share the confidence."""
     seed: int = Field(default=0, ge=0)
-    """Of the order in which losses are read."""
+    """Of the order in which losses are bet on."""
     name: records.Text = "predictor"
     """What the predictor is called."""
     dataset: records.Text = "examples"
