@@ -253,3 +253,19 @@ def test_numbers_and_words_of_different_batches_have_no_common_names(
     call = {"predictions": "predictions", "labels": "labels", "groups": ["site"]}
     with pytest.raises(BadInput, match="mixes numbers and words"):
         nv.evaluate(data=path, **call, clusters="clusters")
+
+
+def test_groups_that_pandas_wrote_as_floats_are_named_alike_in_every_format(tmp_path) -> None:
+    import pyarrow.parquet as parquet
+
+    columns = {"p": [1, 0] * 20, "l": [1, 1] * 20, "g": [1.0, 2.0] * 20, "v": [1.1, 1.0] * 20}
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    text = "1,1,1.0,1.1\n0,1,2.0,1.1\n" * 20
+    (tmp_path / "a.csv").write_text("p,l,g,v\n" + text.replace("1,1,1.0,1.1", "1,1,1.0,1.10"))
+    call = {"predictions": "p", "labels": "l", "groups": ["g", "v"], "unseen": True}
+    first, second = (
+        nv.evaluate(data=tmp_path / f"a.{kind}", **call) for kind in ("parquet", "csv")
+    )
+    assert set(first.groups["g"]) == set(second.groups["g"]) == {"1", "2"}
+    assert first.evaluation.digests["group:g"] == second.evaluation.digests["group:g"]
+    assert set(second.groups["v"]) == {"1.1", "1.10"}  # which are names, as of versions

@@ -209,9 +209,7 @@ class Monitor(BaseModel):
             known, there = with_holes(given, column)
             if there.shape != (size,):
                 raise BadInput(f"{len(there)} groups for {size} losses: one for each.")
-            # pandas writes 1.0 where a whole number is missing further down.
-            texts, own = map(str, known.tolist()), self.watches
-            names = [t if f"{column}={t}" in own else t.removesuffix(".0") for t in texts]
+            names = [str(name) for name in known.tolist()]
             columns[column] = np.full(size, "", dtype=np.array(names, dtype=str).dtype)
             columns[column][there] = names
         for column in self.groups:

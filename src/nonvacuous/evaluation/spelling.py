@@ -8,6 +8,8 @@ from nonvacuous.errors import BadInput
 
 #: Texts that are names although they could be read as numbers: 007 and 12E3.
 _NAMES = r"^-?(0[0-9xX]|[0-9]+[eE][0-9])|^-0$"
+#: Whole numbers as pandas writes them in a column of which one is missing.
+_POINTS = r"^(0|-?[1-9][0-9]*)\.0$"
 #: More digits than a double has.
 _LONG = r"|^-?[0-9]{17,}$"
 
@@ -25,6 +27,8 @@ class Typed:
         self._name, self._measured = name, measured
         # Fractions among them are names, such as 1.1 and 1.10.
         self._named = role.startswith(("group:", "where ")) or role in ("clusters", "ids")
+        # What the first batch says holds for all: 1.0 and 2.0 alone are 1 and 2.
+        self._points: bool | None = None if self._named and not role.startswith("where ") else False
         whole = [] if measured else [pa.int64()]  # which a fraction in a later batch is not
         self._kinds = [*whole, pa.bool_(), pa.float64(), pa.string()]
 
@@ -36,6 +40,9 @@ class Typed:
         bare = pc.utf8_trim_whitespace(texts)
         lost = pc.is_in(bare, value_set=pa.array(ConvertOptions().null_values))
         bare = pc.if_else(lost, None, bare)
+        if self._points is not False:
+            self._points = pc.all(pc.match_substring_regex(bare, _POINTS)).as_py()
+            bare = pc.replace_substring_regex(bare, r"\.0$", "") if self._points else bare
         for kind in self._kinds:
             values = texts if kind == pa.string() else self._read(bare, kind)
             if values is not None:
