@@ -46,3 +46,14 @@ def test_without_bounds_there_is_no_empty_chart() -> None:
     section = _bounds(record(certificates=[], held_out=[], norm_bounds=[]))
     assert not section.figures and not section.tables
     assert section.paragraphs[0].startswith("No certificate")
+
+
+def test_a_folder_of_an_older_version_is_held_against_guessing() -> None:
+    older = record()
+    del older["largest_class"]
+    found = [row[1] for row in bound_table(older).rows]
+    assert found == ["0.7914 (vacuous)", "0.2500", "0.0201", "1 (vacuous)"]
+    assert caveats(older)[0].startswith("Guessing errs on 66.7% of these examples")
+    assert not certificate_verdict(older).startswith("The certificate is vacuous")
+    (figure,) = _bounds(older).figures
+    assert "guessing" in figure.svg

@@ -15,12 +15,14 @@ from nonvacuous.report.plots import Series, bars, histogram, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.sparsity.findings import Shown
 from nonvacuous.studies.sparsity_tables import (
+    GUESSING,
     Record,
     activity_table,
     bound_table,
     bounds_of,
     caveats,
     certificate_verdict,
+    constant_answer,
     epsilon_table,
     radius_text,
     risk_text,
@@ -81,7 +83,7 @@ def _badges(record: Record) -> tuple[str, ...]:
     if record["certificates"]:
         # The first, not the better of the two: a number picked after looking is another claim.
         first = record["certificates"][0]
-        risk = risk_text(first["risk_upper"], record["largest_class"]["error"])
+        risk = risk_text(first["risk_upper"], constant_answer(record)[1])
         badges.append(f"certificate {risk}, {first['variant']}")
     return tuple(badges)
 
@@ -242,12 +244,13 @@ def _bounds(record: Record) -> Section:
     heading, risks = "What does a bound make of it?", bounds_of(record)
     if not risks:
         return Section.of(heading, *caveats(record))
+    answer, error = constant_answer(record)
     picture = bars(
         list(risks),
         {"risk at most": list(risks.values())},
         title="Bounds on the risk",
         x_label="risk",
-        level=("always the largest class", record["largest_class"]["error"]),
+        level=("guessing" if answer == GUESSING else "always the largest class", error),
     )
     return Section.of(heading, *caveats(record), Figure(picture), bound_table(record))
 
