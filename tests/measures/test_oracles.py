@@ -17,6 +17,7 @@ from nonvacuous.measures import MEASURES, Value
 from nonvacuous.measures.certificates import NOISES, PRIOR_SCALES, certificate, complexity
 from nonvacuous.measures.description_length import BITS, KEPT, rounded
 from nonvacuous.measures.gauges import balanced
+from nonvacuous.models import Cnn
 from nonvacuous.seeds import derived_seed
 from tests.measures import oracles
 from tests.measures.worlds import made, world
@@ -176,16 +177,27 @@ def test_ranks_and_activity() -> None:
             active, units = active + int((x > 0).sum()), units + len(x)
     assert value("active-share") == pytest.approx(active / units, rel=1e-15)
 
+    # A network of ours that pools first for speed is the network that it says it is.
+    module, _, (x, _) = made("cnn")
+    assert isinstance(module, Cnn)
+    x, lit = x.double(), []
+    for layer in copy.deepcopy(module.blocks).double():
+        x = layer(x)
+        if isinstance(layer, nn.ReLU):
+            lit.append((x > 0).flatten())
+    share = float(torch.cat(lit).double().mean())
+    assert value("active-share", "cnn") == pytest.approx(share, rel=1e-15)
+
 
 def test_counts() -> None:
     assert value("parameter-count") == 4 * 5 + 5 + 5 * 6 + 6 + 6 * 3 + 3
     layers = {"parameters": [25, 0, 36, 0, 7], "comparisons": [0, 5, 0, 6, 1]}
     assert value("vc-dimension") == vc_upper(**layers)
     assert value("vc-dimension") == vc_upper(parameters=[25, 36, 7], comparisons=[5, 6, 1])
-    # Convolution on 6 x 6, pooling over 4 (six pairs) to 3 x 3, ReLU; the same on 3 x 3 to 1 x 1.
+    # Convolution, ReLU on 6 x 6, pooling over 4 (six pairs) to 3 x 3; the same on 3 x 3 to 1 x 1.
     expected = vc_upper(
-        parameters=[20, 0, 0, 57, 0, 0, 4],
-        comparisons=[0, 2 * 9 * 6, 2 * 9, 0, 3 * 6, 3, 1],
+        parameters=[20, 0, 57, 0, 4],
+        comparisons=[2 * 36, 2 * 9 * 6, 3 * 9, 3 * 6, 1],
     )
     assert value("vc-dimension", "cnn") == expected
     longest = max(math.sqrt(sum(v * v for v in x)) for x in NET.inputs)

@@ -18,6 +18,7 @@ from nonvacuous.audit.probing import Network, foreign_tensor
 from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput, NotYetSupported, Unsupported
+from nonvacuous.models.cnn import Blocks
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_norm, scale_groups
 from nonvacuous.networks.layer_graph import Reference
 from nonvacuous.risk.losses import class_margins
@@ -260,6 +261,9 @@ def _prepared(model: nn.Module, example: Tensor) -> nn.Module:
         raise BadInput(f"measures need a torch.nn.Module, not {type(model).__name__}")
     module = copy.deepcopy(model).cpu().double().eval()
     module = fold_batch_norm(module, example).eval().requires_grad_(False)
+    for part in module.modules():
+        if type(part) is Blocks:  # units are counted in the order in which the network is written
+            part.__class__ = nn.Sequential  # type: ignore[assignment]
     for name, weight in module.named_parameters():
         if not bool(weight.isfinite().all()):
             raise BadInput(f"{name} has entries that are not finite; there is nothing to measure")
