@@ -195,6 +195,10 @@ class TestSql:
         with pytest.raises(BadInput, match="The table is called runs"):
             ask(ROWS, sql)
 
+    def test_names_that_capitals_alone_tell_apart(self, ask: Any) -> None:
+        with pytest.raises(BadInput, match=r"capitals do not count\) are lr, LR"):
+            ask([{"lr": 0.1, "LR": 1}], "select * from runs")
+
     def test_it_reads_and_writes_no_files(self, ask: Any, tmp_path: Path) -> None:
         secret = tmp_path / "x.csv"
         secret.write_text("a,b\n1,2\n")

@@ -173,13 +173,13 @@ def runs(
 
     rows: Sequence[Mapping[str, Any]]
     everything = read_runs(folder)
+    if not everything:
+        raise CommandError(f"{folder} holds no run.", instead="nonvacuous sweep --help")
     try:
         interesting = [name for run in everything for name in (*run.settings, "seed")]
         interesting += [n for run in everything if run.certificate is None for n in run.figures]
         rows = [run.row() for run in everything]
         names = columns_of(rows)
-        if not rows:
-            raise CommandError(f"{folder} holds no run.", instead="nonvacuous sweep --help")
         total = len(rows)
         rows = select(rows, [*([f"state={state}"] if state else []), *where])
         if sql is not None:

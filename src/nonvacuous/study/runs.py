@@ -290,17 +290,17 @@ def query(rows: Sequence[Mapping[str, Any]], sql: str) -> list[dict[str, Any]]:
     table = [{name: _value(row.get(name), types[name]) for name in names} for row in rows]
     with duckdb.connect(":memory:") as database:
         given = [json.dumps(table), json.dumps([types])]
-        database.execute(f"create table runs as select unnest(run) from ({_READ})", given)
-        database.execute("set enable_external_access = false")
-        database.execute("set lock_configuration = true")
         try:
+            database.execute(f"create table runs as select unnest(run) from ({_READ})", given)
+            database.execute("set enable_external_access = false")
+            database.execute("set lock_configuration = true")
             answer = database.execute(sql)
             described = answer.description
             answers = answer.fetchall() if described else []
         except duckdb.Error as error:
             raise BadInput(
                 f"DuckDB does not understand the question: {' '.join(str(error).split())} The "
-                f"table is called runs; its columns are {', '.join(names)}."
+                f"table is called runs; its columns (capitals do not count) are {', '.join(names)}."
             ) from error
     titles = [column[0] for column in described or ()]
     return [
