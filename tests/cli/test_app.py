@@ -93,6 +93,14 @@ def test_a_flag_that_was_not_given_is_missing_and_not_its_value(capsys):
     assert "--target requires an argument" in capsys.readouterr().err
 
 
+def test_data_given_without_their_flag(capsys):
+    for command in ("randomize", "memorize"):
+        assert main([command, "mnist"]) == exits.USAGE
+        assert "'mnist' belongs to no flag. Data are named with --data" in capsys.readouterr().err
+    assert main(["runs", "runs", "--where", "a=1", "b=2"]) == exits.USAGE
+    assert "given once for each" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [

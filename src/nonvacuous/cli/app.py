@@ -119,6 +119,9 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 
+#: Commands whose data are no argument of their own.
+_ASK_DATA = ("randomize", *STUDIES)
+
 #: Flags that people mean, and what they guess that these are called.
 _GUESSED = {
     "--confidence, which is 1 minus it": ("--delta", "--failure", "--alpha"),
@@ -159,10 +162,12 @@ def _usage_error(error: CycloptsError, command: str | None = None) -> UsageError
         message = f"{command or 'the command'} needs {missing.name if missing else 'an argument'}."
     if type(error).__name__ == "UnusedCliTokensError":
         first = getattr(error, "unused_tokens", [""])[0]
-        message = (
-            f"{first!r} belongs to no flag. A flag that may have several values is given once for "
-            "each, as in --group site --group age."
+        several = (
+            "A flag that may have several values is given once for each, as in --group site "
+            "--group age."
         )
+        data = f"Data are named with --data, as in --data {first}."
+        message = f"{first!r} belongs to no flag. {data if command in _ASK_DATA else several}"
     keyword = str(getattr(getattr(error, "token", None), "keyword", ""))
     if type(error).__name__ == "UnknownOptionError" and command == "certify":
         for meant, guessed in _GUESSED.items():
