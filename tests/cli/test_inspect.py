@@ -209,6 +209,8 @@ def test_names_are_escaped_in_the_picture(place, invoke):
     words = ["inspect", "--model", "odd:build", "--example", "3", "--svg", "net.svg"]
     assert invoke(*words).code == exits.DONE
     ElementTree.parse(place / "net.svg")
+    refused = invoke(*words[:-1], "odd.py/net.svg")
+    assert "Name a file or folder that you may write to with --svg" in refused.error
 
 
 def test_boxes_never_overlap_and_lines_go_down():

@@ -120,7 +120,8 @@ def trouble_of(error: OSError, *, writing: bool = False) -> str:
     path = Path(os.fsdecode(error.filename))
     file = meant(path)
     writing = writing or file != path or isinstance(error, FileExistsError | NotADirectoryError)
-    flag = "--state" if _words.get()[:1] == ("monitor",) else "--out"
+    command = next(iter(_words.get()), "")
+    flag = {"monitor": "--state", "inspect": "--svg"}.get(command, "--out")
     remedy = f" Name a file or folder that you may write to with {flag}." if writing else ""
     return f"{file}: {what}.{remedy}"
 
