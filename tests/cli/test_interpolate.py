@@ -53,8 +53,9 @@ def test_text_the_plan_and_what_comes_next(place, invoke):
     assert "Seed 0" in done.err
     for expected in ("test error", "norm", "residual", "no ridge", "seed 0"):
         assert expected in done.out
-    assert done.next == "nonvacuous interpolate --data two.npz --labels true,random"
-    assert invoke(*done.next.split()[1:], "--out", "other").code == exits.DONE
+    other = "runs/interpolate-two-raw-gaussian-seed0-2"
+    assert done.next == f"nonvacuous interpolate --data two.npz --out {other} --labels true,random"
+    assert invoke(*done.next.split()[1:]).code == exits.DONE
 
 
 @pytest.mark.slow

@@ -214,7 +214,10 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
         page = str(paths.get(PAGE, folder))
         write_error(problem, next_command=shlex.join(["python", "-m", "webbrowser", page]))
         return exits.FAILED
-    write_next(again(study.next_command(result, folder), without=shared.DECIDED_ANEW))
+    following = study.next_command(result, folder)
+    own = {} if folder is None else shared.instead_of(folder)  # its folder holds this study
+    changes = following if isinstance(following, str) else {**own, **following}
+    write_next(again(changes, without=shared.DECIDED_ANEW))
     return exits.DONE
 
 

@@ -7,6 +7,7 @@ ways to account for the same noise, then a real certificate for the same weights
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -298,7 +299,8 @@ class Figure1(Study[RescalingSettings, FigureResult]):
 
     def next_command(self, result: FigureResult, folder: Path | None) -> str:
         assert folder is not None
-        return f"nonvacuous verify {folder / result.networks[0].ours.certificate}"
+        certificate = str(folder / result.networks[0].ours.certificate)
+        return shlex.join(["nonvacuous", "verify", certificate])
 
 
 STUDY = Figure1()

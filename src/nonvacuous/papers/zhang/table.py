@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -274,8 +275,9 @@ class Table1(NetworksStudy[TableSettings, TableResult]):
         return TableResult(settings, rows, self.timings(finished))
 
     def next_command(self, result: TableResult, folder: Path | None) -> str:
-        quick = " --quick" if result.settings.data == "digits" else ""
-        return f"nonvacuous reproduce zhang-regularization --table {folder}{quick}"
+        quick = ["--quick"] * (result.settings.data == "digits")
+        words = ["nonvacuous", "reproduce", "zhang-regularization", "--table", str(folder), *quick]
+        return shlex.join(words)
 
 
 STUDY = Table1()
