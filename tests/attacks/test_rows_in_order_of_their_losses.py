@@ -25,13 +25,6 @@ def test_the_order_is_another_one_for_other_rows_losses_and_seeds() -> None:
     assert signed.tobytes() == in_order_of_betting(np.array([0.0, 0.0, 1.0]), 0, "").tobytes()
 
 
-def test_zeros_and_ones_are_events() -> None:
-    """A sorted file of them has so few cases that a hash is no die."""
-    for metric, remedy in (("loss", "event"), ("score", "success")):
-        with pytest.raises(nv.errors.BadInput, match=remedy):
-            nv.evaluate(losses=[0, 0, 1, 0] * 9, unseen=True, settings={"metric": metric})
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("risk", [0.064, 0.214])
 def test_clusters_of_rows_that_agree_are_false_as_rarely_as_declared(risk: float) -> None:
