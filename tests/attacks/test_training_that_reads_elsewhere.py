@@ -176,3 +176,29 @@ def test_a_few_steps_from_a_lucky_start_are_no_knowledge() -> None:
         method = nv.Progressive(train=train, batches=2)
         certificate = nv.certify(model, (inputs, labels), method=method, seed=seed)
         assert row_of(certificate).effect == "none", row_of(certificate).detail
+
+
+def test_two_steps_from_a_lucky_start_are_no_knowledge() -> None:
+    """Checkpoints that hardly learned err as their start does, and so does what was taught wrong:
+    nearer to them than to guessing, and not nearer than the start."""
+
+    def train(model: nn.Module, inputs: Tensor, labels: Tensor, *, seed: int) -> nn.Module:
+        optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(2):
+            for part in torch.randperm(len(inputs), generator=generator).split(256):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(inputs[part]), labels[part]).backward()
+                optimizer.step()
+        return model
+
+    def build() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
+
+    generator = torch.Generator().manual_seed(0)
+    centers = 3.0 * torch.randn(2, 6, generator=generator)
+    labels = torch.multinomial(torch.ones(2) / 2, 600, replacement=True, generator=generator)
+    inputs = centers[labels] + torch.randn(600, 6, generator=generator)
+    method = nv.Progressive(train=train, batches=2)
+    certificate = nv.certify(build, (inputs, labels), method=method, seed=10)
+    assert row_of(certificate).effect == "none", row_of(certificate).detail

@@ -18,6 +18,7 @@ import torch
 from nonvacuous.audit import probing
 from nonvacuous.audit.complexity_checks import parts
 from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.knowing import knowledge
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse
 from nonvacuous.audit.sampling_checks import misdrawn
 from nonvacuous.data import Examples
@@ -332,10 +333,12 @@ def _knows_anyway(evidence: Evidence) -> str | None:
     deviation = math.sqrt(guessing * (1.0 - guessing) / taught.trials)
     error = taught.errors / taught.trials
     # Who has the tests from elsewhere errs about as the checkpoints do; a few steps from a lucky
-    # start do not.
-    risk = evidence.risk
-    halfway = (guessing + (risk.errors or 0) / risk.trials) / 2
-    if error >= min(guessing - _TOO_MANY * deviation, halfway):
+    # start err about as that does, less what its scores are off by.
+    risk, started = evidence.risk, 1.0
+    if evidence.start is not None:
+        started = knowledge(evidence.start, evidence.examples.subset(evidence.split.bound)).error
+    halfway = (min(guessing, started) + (risk.errors or 0) / risk.trials) / 2
+    if error >= min(guessing - _TOO_MANY * deviation, started, halfway):
         return None
     return (
         "called once more, with a few examples of the first part and mostly wrong labels, the "

@@ -199,8 +199,6 @@ def _taught_wrong(method: Progressive, job: Job, start: nn.Module) -> records.Ob
         errors = count_errors(frozen_copy(trained, job.device), job.bound_part)
     except (BadInput, RuntimeError):
         return None  # too few for it; it was called often enough before
-    if errors >= count_errors(frozen_copy(start, job.device), job.bound_part):
-        return None  # it knows no more than the network that training was given
     name = "taught wrong labels"
     return records.Observation(name=name, errors=errors, trials=len(job.split.bound))
 
