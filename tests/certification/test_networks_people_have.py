@@ -253,6 +253,14 @@ def test_more_than_tensors_in_the_state_is_refused(method: Any) -> None:
         nv.certify(Versioned(6, 2), (INPUTS, LABELS), method=method)
 
 
+@pytest.mark.parametrize("method", [UNSEEN, nv.Posterior(), nv.Progressive()])
+def test_a_parameter_of_whole_numbers_is_refused_in_words(method: Any) -> None:
+    network = nn.Linear(6, 2)
+    network.codes = nn.Parameter(torch.arange(3), requires_grad=False)
+    with pytest.raises(BadInput, match=r"'codes' holds torch\.int64.*register_buffer"):
+        nv.certify(network, (INPUTS, LABELS), method=method)
+
+
 def test_a_network_that_is_spread_over_devices_is_given_itself() -> None:
     with pytest.raises(BadInput, match=r"model\.module"):
         nv.certify(nn.DataParallel(nn.Linear(6, 2)), (INPUTS, LABELS), method=UNSEEN)

@@ -253,6 +253,11 @@ def _check_network(model: Any) -> None:
             )
         if tensor.is_complex():
             raise BadInput(f"{name!r} is complex, and no theorem here covers complex weights")
+        if isinstance(tensor, nn.Parameter) and not tensor.is_floating_point():
+            raise BadInput(
+                f"the parameter {name!r} holds {tensor.dtype} numbers, which no prior here draws; "
+                "keep it as a buffer: register_buffer"
+            )
 
 
 def _misfit(shape: tuple[int, ...], count: int, examples: Examples) -> str:
