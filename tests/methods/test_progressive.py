@@ -290,6 +290,16 @@ def test_a_training_function_of_ones_own(tmp_path: Path, warm: bool) -> None:
     assert json.loads((run / "certificate.json").read_text())["progressive"]["batches"]
 
 
+def test_a_training_function_that_diverged_is_refused_in_words() -> None:
+    def diverging(network, inputs, labels, *, seed):
+        return nearest_mean(network, inputs * float("nan"), labels, seed=seed)
+
+    method = nv.Progressive(batches=2, train=diverging)
+    certificate = nv.certify(lambda: nn.Linear(6, 3), blobs(), method=method)
+    assert certificate.status == "refused"
+    assert any("training diverged" in each.detail for each in certificate.assumptions)
+
+
 def test_what_cannot_be_is_said_before_any_work() -> None:
     for bad in ({"start": 0.0}, {"start": 1.0}, {"batches": 1}, {"threshold": 0.0}):
         with pytest.raises(BadInput):
