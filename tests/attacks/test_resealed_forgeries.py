@@ -275,6 +275,20 @@ def test_a_resealed_forgery_fails_at_its_field(
     assert any(f.field.startswith(field) for f in result.failures), str(result)
 
 
+def test_another_class_is_not_the_constant_answer_where_classes_are_numbers(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(runs["posterior"], tmp_path / "runs")
+    folder, world = tmp_path / "runs" / "run", forging.examples()
+    unnamed = world.inputs, world.labels
+    assert verify(folder, data=unnamed, trials=500).passed  # made with names, read without
+    certificate = Certificate.load(folder / "certificate.json")
+    other = str((certificate.baseline.answer + 1) % 3)
+    forged(folder, **part(certificate, "baseline", name=other))
+    result = verify(folder, data=unnamed, trials=500)
+    assert [f.field for f in result.failures] == ["baseline.name"], str(result)
+
+
 def test_a_library_from_the_future_is_not_verified_here(
     runs: dict[str, Path], tmp_path: Path
 ) -> None:
