@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import nonvacuous as nv
-from nonvacuous.audit.knowing import surprises
+from nonvacuous.audit.knowing import knowledge, surprises
 from nonvacuous.data import Examples
 from nonvacuous.models import build
 
@@ -85,6 +85,18 @@ def test_honest_starts_raise_no_alarm():
         data = Examples(inputs, labels, tuple(map(str, range(len(centers)))), "clouds")
         alarms += bool(surprises(build("mlp:16", (2,), len(centers), seed=seed), data))
     assert alarms <= 1
+
+
+def test_examples_that_stand_class_by_class_hide_no_knowledge():
+    """As in a folder for each class: the first thousands of them are all of one."""
+    labels = torch.arange(5).repeat_interleave(2500)
+    inputs = torch.eye(20)[labels] + 0.1 * torch.randn(12_500, 20)
+    data = Examples(inputs, labels, tuple("abcde"), "folders")
+    start = nn.Linear(20, 5, bias=False)
+    with torch.no_grad():
+        start.weight.copy_(torch.eye(5, 20))
+    assert knowledge(start, data).certain
+    assert "answers" in str(surprises(start, data))
 
 
 class Kept(nn.Module):

@@ -9,7 +9,7 @@ import numpy as np
 
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.holding import held_examples
-from nonvacuous.audit.knowing import EXAMPLES, irreproducible, knowledge, surprises
+from nonvacuous.audit.knowing import irreproducible, knowledge, surprises
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse, unknowable
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
@@ -166,7 +166,7 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
         return asserted(declared(evidence.pretrained))
     if start is None:
         return asserted(CHOSEN)
-    chosen = evidence.examples.subset(evidence.split.bound[:EXAMPLES])
+    chosen = evidence.examples.subset(evidence.split.bound)
     known = knowledge(start, chosen)
     reason = (
         f"before any training here the network already errs on only {known.error:.1%} of the "

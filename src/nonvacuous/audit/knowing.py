@@ -61,16 +61,23 @@ class Knowledge:
 
 
 def knowledge(module: nn.Module, examples: Examples) -> Knowledge:
-    """What the network, in evaluation mode, knows of the first of these examples."""
+    """What the network, in evaluation mode, knows of some of these examples."""
     device = next(module.parameters(), torch.empty(0)).device
+    inputs, labels = _some(examples, EXAMPLES)
     with torch.no_grad():
-        scores = module(examples.inputs[:EXAMPLES].to(device)).cpu()
-    labels = examples.labels[:EXAMPLES].cpu()
+        scores = module(inputs.to(device)).cpu()
     errors = [_wrong(scores, labels)]
     if len(labels) > 1:  # one example less its own mean is nothing but zeros
         errors.append(_wrong(scores - scores.mean(dim=0), labels))
     most = float(torch.bincount(labels, minlength=examples.classes).max()) / len(labels)
     return Knowledge(min(errors) / len(labels), 1.0 - most, examples.classes)
+
+
+def _some(examples: Examples, count: int) -> tuple[Tensor, Tensor]:
+    """So many inputs and labels of all classes: in many data sets one class follows the other."""
+    order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0))
+    chosen = order[:count].to(examples.inputs.device)
+    return examples.inputs[chosen], examples.labels[chosen.to(examples.labels.device)].cpu()
 
 
 def irreproducible(start: nn.Module) -> str:
@@ -118,7 +125,7 @@ _DEVIATIONS = 3.0
 
 def surprises(module: nn.Module, examples: Examples) -> tuple[str, ...]:
     """All in which the network beats itself with shuffled weights, in words; nothing for most."""
-    inputs, labels = examples.inputs[:SHUFFLED_EXAMPLES], examples.labels[:SHUFFLED_EXAMPLES].cpu()
+    inputs, labels = _some(examples, SHUFFLED_EXAMPLES)
     network = copied_network(module).eval().requires_grad_(False)
     own = _errors(network, inputs, labels, examples.classes)
     least = dict.fromkeys(own, len(labels))
