@@ -99,6 +99,27 @@ def test_examples_that_stand_class_by_class_hide_no_knowledge():
     assert "answers" in str(surprises(start, data))
 
 
+def test_whoever_gave_a_function_is_not_asked_for_it_again():
+    """Of two clouds far apart an untrained network may tell which is which; only luck is left."""
+
+    def build_it() -> nn.Module:
+        start = nn.Linear(4, 2)
+        with torch.no_grad():
+            start.weight[1, 0] = start.weight[0, 0].abs() + 5.0
+        return start
+
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 2, (200,), generator=generator)
+    inputs = torch.randn(200, 4, generator=generator)
+    inputs[:, 0] += 20.0 * labels - 10.0
+    training = nv.PlainTraining(epochs=1)
+    method = nv.Progressive(batches=2, plain_training=training)
+    certificate = nv.certify(build_it, (inputs, labels), method=method)
+    (doubt,) = (a.detail for a in certificate.assumptions if a.effect != "none")
+    assert "very lucky" in doubt and "Give the function" not in doubt
+    assert "nv.models.build" in doubt
+
+
 class Kept(nn.Module):
     """A trained backbone whose weights are no parameters, and a fresh head."""
 

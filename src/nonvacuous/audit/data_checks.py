@@ -35,6 +35,9 @@ _REMEDY = (
     "or nv.models.build(..., seed=0); or, if the weights were trained on other data that are "
     'independent of these, declare pretrained="where they come from".'
 )
+_READS_NOTHING = (
+    "A function that builds the network may have read them; nv.models.build(..., seed=0) does not."
+)
 _SEEDED = "the starting weights are those of {} at seed {}: "
 _BY_FUNCTION = "the function read none of the bound examples and that "
 #: What a certificate says of a prior that starts at no network.
@@ -175,10 +178,11 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
     if known.certain:
         return refuse(f"{reason}): its weights have seen them, or data like them. {_REMEDY}")
     if known.likely and not untrained:
+        # Whose function was called, and gives them again, is not asked for it once more.
+        remedy = _REMEDY if unexplained else _READS_NOTHING
         return doubtful(
             f"{reason}, with {known.classes} classes): its weights have seen them, or data like "
-            "them, unless they are untrained and very lucky, and then the promise holds. "
-            f"{_REMEDY}"
+            f"them, unless they are untrained and very lucky, and then the promise holds. {remedy}"
         )
     better = () if untrained else surprises(start, chosen)
     if better:
