@@ -56,6 +56,8 @@ def read(certificate: Certificate | str | os.PathLike[str], findings: Collector)
             path = Path(certificate)
             if not path.is_file():
                 raise Disagreement(f"there is no file {path}; check the path.")
+            if path.suffix == ".html":
+                raise Disagreement("a page is for people; name the folder that it lies in.")
             content = read_bytes(path)
             try:
                 text = content.decode("utf-8")
@@ -138,7 +140,7 @@ def check_numbers(inquiry: Inquiry, checking: Checking) -> None:
 
 #: What a certificate may not have, by the field of the question about it, and what that means.
 _ABSENT = {
-    "complexity.kl_nats": ("complexity", "a plain test has no KL."),
+    "complexity.kl_nats": ("complexity", "this promise has no KL."),
     "empirical.seed": ("posterior", "nothing was sampled."),
     "held_out_twin.risk_upper": ("held_out_twin", "there is no twin."),
     "baseline": ("baseline", "nothing is said to be better than a constant answer."),
