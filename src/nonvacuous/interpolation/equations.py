@@ -145,9 +145,8 @@ def _refined(
         if not size < history[-1]:
             break
         coefficients, fitted = better, fitted_better
-        stalled = size > _PROGRESS * history[-1]
         history.append(size)
-        if stalled:
+        if size > _PROGRESS * history[-2]:
             break
     iterations = 0
     if history[-1] > tolerance and torch.isfinite(coefficients).all():

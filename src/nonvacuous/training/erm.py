@@ -41,20 +41,14 @@ class Trained:
     """A trained network in evaluation mode and how it came about.
 
     module          the weights of `best_epoch`
-    epochs          epochs run
     best_epoch      the epoch (counted from 1) whose weights are returned; 0 is the start
-    stopped_early   whether patience ran out before the last epoch
     train           the returned network on its training examples
-    validation      the returned network on the validation examples, if there were any
-    history         one entry per epoch: running loss, and validation loss and errors
+    history         one entry per epoch run: running loss, and validation loss and errors
     """
 
     module: nn.Module
-    epochs: int
     best_epoch: int
-    stopped_early: bool
     train: Score
-    validation: Score | None
     history: tuple[Mapping[str, Any], ...]
 
 
@@ -237,8 +231,7 @@ class _Learner(Learner):
         return record, stop
 
     def result(self) -> Trained:
-        best = ran = len(self.facts["history"])
-        chosen = self._judged()
+        best, chosen = len(self.facts["history"]), self._judged()
         if self.settings.patience is not None:
             best, chosen = self.facts["best_epoch"], self._best
         with torch.no_grad():
@@ -246,14 +239,10 @@ class _Learner(Learner):
                 tensor.copy_(chosen[name])
         self._module.eval()
         self._module.zero_grad(set_to_none=True)
-        validation = self._validation
         trained = Trained(
             module=self._module,
-            epochs=ran,
             best_epoch=best,
-            stopped_early=ran < self.settings.epochs,
             train=evaluate(self._module, self._inputs, self.labels),
-            validation=None if validation is None else evaluate(self._module, *validation),
             history=tuple(self.facts["history"]),
         )
         if self._front is not None:
