@@ -211,10 +211,13 @@ def certify_condition(
         plain_training=PlainTraining(epochs=settings.certificate_epochs),
         twin=False,
     )
+    guessing = 1.0 - 1.0 / condition.train.classes
     fields: dict[str, Any] = {
         "condition": condition.name,
-        "guessing": 1.0 - 1.0 / condition.train.classes,
-        "floor": unavoidable_error(condition),
+        "guessing": guessing,
+        # A label drawn uniformly from K classes with probability p differs from any guess with
+        # probability p (1 - 1/K) at least; what other changes cost nobody knows.
+        "floor": (condition.noise or 0.0) * guessing,
         "confidence": settings.confidence,
     }
     try:
@@ -237,12 +240,3 @@ def certify_condition(
         kl_nats=None if made.complexity is None else made.complexity.kl_nats,
         status=made.status,
     )
-
-
-def unavoidable_error(condition: Condition) -> float:
-    """The error that nobody can avoid on new data of this condition.
-
-    A label drawn uniformly from K classes with probability p differs from any guess with
-    probability p (1 - 1/K) at least. For other changes nobody knows: 0.
-    """
-    return (condition.noise or 0.0) * (1.0 - 1.0 / condition.train.classes)
