@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
 from nonvacuous.randomization import study
+from nonvacuous.training.user_training import call
 from tests.randomization.study_worlds import SMALL, build, clouds, fit, fit_quietly
 
 QUICK = SMALL.changed(
@@ -96,6 +97,22 @@ def test_a_function_that_learns_from_the_test_set_is_caught():
 def test_honest_functions_are_not_accused(seed):
     found = run(fit_quietly, seed=10 * seed, sign_vectors=0)
     assert not found.problems
+
+
+def test_layers_that_a_function_froze_stay_frozen_while_it_is_watched():
+    modes = []
+
+    def train(model, inputs, labels, *, seed):
+        model.train()
+        model[0].eval()
+        for _ in range(2):
+            yield model
+            modes.append([part.training for part in model])
+
+    network = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3))
+    given = network, torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64)
+    call(train, *given, seed=0, name="train", watch=lambda network: network.eval())
+    assert modes == [[False, True]] * 2
 
 
 def in_place_inputs(model, inputs, labels, *, seed):

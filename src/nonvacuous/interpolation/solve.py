@@ -101,11 +101,16 @@ class Interpolant(Solved):
         self, points: Any, labels: Any, *, progress: Progress | None = None
     ) -> dict[str, int]:
         """For each name: at how many points the largest output is not that of the label."""
-        true = np.asarray(labels)
-        return {
-            name: int((values.argmax(1) != true).sum())
-            for name, values in self.predictions(points, progress=progress).items()
-        }
+        true, counted = np.asarray(labels), {}
+        for name, values in self.predictions(points, progress=progress).items():
+            if values.ndim != 2 or true.shape != values.shape[:1]:
+                raise BadInput(
+                    f"errors need one output for each class and one label for each point, but "
+                    f"{name} has outputs of shape {values.shape} for labels of shape {true.shape}; "
+                    "interpolate one_hot(labels), or use predict"
+                )
+            counted[name] = int((values.argmax(1) != true).sum())
+        return counted
 
 
 def interpolate(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +42,18 @@ def one_of(name: str, value: str, choices: Sequence[str]) -> str:
     if value not in choices:
         raise BadInput(f"{name} is {value!r}; choose one of {', '.join(map(repr, choices))}.")
     return value
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """The module in evaluation mode; afterwards each of its parts is in the mode it was in."""
+    before = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
 
 
 def resident(
@@ -88,18 +101,15 @@ def check_fits(module: nn.Module, examples: Examples, *, spec: str) -> None:
 
 def _scores(module: nn.Module, inputs: Tensor, model: str, what: str) -> Tensor:
     """What the module in evaluation mode returns, refused unless it has a row for each input."""
-    was_training = module.training
     try:
-        with torch.no_grad():
-            outputs = module.eval()(inputs)
+        with torch.no_grad(), evaluation_mode(module):
+            outputs = module(inputs)
     except Exception as error:  # the user's code may raise anything
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise BadInput(
             f"{model} cannot take {what} of shape {tuple(inputs.shape[1:])}: {first}. Build it for "
             "this shape, or bring the data in the shape it expects.",
         ) from error
-    finally:
-        module.train(was_training)
     if isinstance(outputs, Tensor) and outputs.ndim == 2 and len(outputs) == len(inputs):
         return outputs
     shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__

@@ -129,14 +129,11 @@ def evaluate(
 ) -> Score:
     """Mean cross-entropy and errors of a module in evaluation mode, or of it with other weights."""
     totals = torch.zeros(2, dtype=torch.float64, device=labels.device)
-    was_training = module.training
-    module.eval()
-    with torch.no_grad():
+    with torch.no_grad(), checks.evaluation_mode(module):
         for part, wanted in zip(inputs.split(_BATCH), labels.split(_BATCH), strict=True):
             outputs = functional_call(module, weights or {}, (part,))
             totals[0] += cross_entropy(outputs, wanted, reduction="sum")
             totals[1] += (outputs.argmax(dim=1) != wanted).sum()
-    module.train(was_training)
     loss, errors = totals.tolist()
     return Score(loss=loss / len(labels), errors=round(errors), examples=len(labels))
 
