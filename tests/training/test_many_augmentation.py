@@ -147,6 +147,22 @@ def test_plain_jobs_see_what_they_would_see_prepared_beforehand() -> None:
     assert largest_difference(inside.jobs[1].state, before.jobs[0].state) > 1e-4
 
 
+def test_a_dropout_layer_in_two_places_draws_by_the_seed_of_its_job_in_both() -> None:
+    def build(seed: int) -> nn.Module:
+        drop = nn.Dropout(0.5)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return nn.Sequential(nn.Flatten(), nn.Linear(192, 9), drop, nn.Linear(9, 9), drop)
+
+    states = []
+    for others in range(2):
+        torch.manual_seed(others)
+        settings = ManySettings(epochs=1, batch_size=30)
+        result = train_many(build, [images()], labelings(), [Job(seed=3)], settings=settings)
+        states.append(result.jobs[0].state)
+    assert largest_difference(*states) == 0.0
+
+
 def test_dropout_drops_at_its_rate_and_keeps_the_mean() -> None:
     values = torch.ones(400, 50)
     chance = Chance(whole(draw_seed(1)), whole(0), torch.tensor(0.3))

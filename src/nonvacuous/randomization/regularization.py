@@ -109,7 +109,10 @@ def row_of(name: str, true: Sequence[Outcome], random: Sequence[Outcome]) -> Reg
 def _replace(module: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> int:
     """Put what ``change`` makes of a child in its place, wherever it makes something of it."""
     changed = 0
-    for name, child in list(module.named_children()):
+    # Not by named_children, which leaves out what stands in a second place.
+    for name, child in list(module._modules.items()):
+        if child is None:
+            continue
         new = change(child)
         if new is not None:
             module.add_module(name, new)

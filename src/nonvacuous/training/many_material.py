@@ -215,14 +215,6 @@ class BandedResponseNorm(nn.Module):
         return band
 
 
-def replaced(module: nn.Module, name: str, new: nn.Module) -> nn.Module:
-    """The module with the layer of this dotted name replaced; the empty name is the module."""
-    if not name:
-        return new
-    module.set_submodule(name, new)
-    return module
-
-
 _FIRST_PURPOSE = 1000
 _BY_CHANNEL = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
@@ -275,7 +267,9 @@ def with_own_layers(module: nn.Module, chance: Chance, *, everywhere: bool) -> n
     weights: the inputs themselves are not dropped. None of these layers has parameters, so that
     the names in the network's state stay what they were.
     """
-    for purpose, (name, layer) in enumerate(list(module.named_modules())):
+    # A layer that stands in several places has draws of its own in each.
+    places = dict(module.named_modules()) | dict(module.named_modules(remove_duplicate=False))
+    for purpose, (name, layer) in enumerate(places.items()):
         if isinstance(layer, nn.AlphaDropout | nn.FeatureAlphaDropout):
             raise BadInput(
                 f"The network's layer {name} is {type(layer).__name__}, whose draws cannot be "
@@ -287,9 +281,9 @@ def with_own_layers(module: nn.Module, chance: Chance, *, everywhere: bool) -> n
             drop = partial(
                 dropped, chance=chance, purpose=purpose, rate=layer.p, by_channel=by_channel
             )
-            module = replaced(module, name, SeededDropout(drop))
+            module.set_submodule(name, SeededDropout(drop))
         if type(layer) is nn.LocalResponseNorm:
-            module = replaced(module, name, BandedResponseNorm(layer))
+            module.set_submodule(name, BandedResponseNorm(layer))
     if everywhere:
         _drop_before_linear_layers(module, chance)
     return module
