@@ -187,11 +187,15 @@ def test_auto_chooses_matrices_for_perceptrons_only() -> None:
     def odd(seed: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(192, 5), nn.Tanh(), nn.Linear(5, CLASSES))
 
+    def twice(seed: int) -> nn.Module:
+        inner = nn.Linear(192, 192)
+        return nn.Sequential(nn.Flatten(), inner, nn.ReLU(), inner, nn.Linear(192, CLASSES))
+
     chosen = [
         train_many(build, inputs(), labelings(), JOBS[:1], **world()).method
-        for build in (perceptron, convolutional, plain_convolutional, odd)
+        for build in (perceptron, convolutional, plain_convolutional, odd, twice)
     ]
-    assert chosen == ["matrices", *["one at a time"] * 3]
+    assert chosen == ["matrices", *["one at a time"] * 4]
 
 
 @pytest.mark.parametrize(
@@ -202,6 +206,7 @@ def test_auto_chooses_matrices_for_perceptrons_only() -> None:
         lambda network: network.blocks.__setitem__(1, nn.Tanh()),
         lambda network: network.blocks[0].register_forward_hook(lambda *_: None),
         lambda network: network.layers[0].weight.requires_grad_(False),
+        lambda network: setattr(network.layers[0], "bias", network.blocks[3].bias),
     ],
 )
 def test_a_changed_network_is_not_trained_as_what_it_was(change: Callable[[Any], object]) -> None:

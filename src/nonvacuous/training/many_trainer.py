@@ -27,11 +27,14 @@ def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | 
     """The layers with weights of a plain network by name; None for any other.
 
     Plain: flattening, then linear layers with biases and one ReLU between each two, in
-    `nn.Sequential` or in the package's own `Mlp`; or the package's own `Cnn`. Nothing frozen.
+    `nn.Sequential` or in the package's own `Mlp`; or the package's own `Cnn`. Nothing frozen, and
+    nothing used twice.
     """
     allowed: set[type] = {nn.Sequential, nn.Flatten, nn.Linear, nn.ReLU, Mlp}
     named = list(module.named_modules())
     if any(layer._forward_hooks or layer._forward_pre_hooks for _, layer in named):
+        return None
+    if len(list(module.parameters())) < len(module.state_dict()):
         return None
     if type(module) is Cnn and _is_as_built(module):
         named = [(name, part) for name, part in named if not isinstance(part, Cnn | nn.MaxPool2d)]
