@@ -191,11 +191,14 @@ def test_auto_chooses_matrices_for_perceptrons_only() -> None:
         inner = nn.Linear(192, 192)
         return nn.Sequential(nn.Flatten(), inner, nn.ReLU(), inner, nn.Linear(192, CLASSES))
 
+    def rows(seed: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(8, 5), nn.ReLU(), nn.Flatten(), nn.Linear(120, CLASSES))
+
     chosen = [
         train_many(build, inputs(), labelings(), JOBS[:1], **world()).method
-        for build in (perceptron, convolutional, plain_convolutional, odd, twice)
+        for build in (perceptron, convolutional, plain_convolutional, odd, twice, rows)
     ]
-    assert chosen == ["matrices", *["one at a time"] * 4]
+    assert chosen == ["matrices", *["one at a time"] * 5]
 
 
 @pytest.mark.parametrize(

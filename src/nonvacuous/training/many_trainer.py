@@ -44,9 +44,11 @@ def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | 
     if not all(type(layer) in allowed for _, layer in named):
         return None
     kinds = (nn.Linear, nn.Conv2d)
-    layers = [(name, layer) for name, layer in named if isinstance(layer, (*kinds, nn.ReLU))]
-    weighty = [(name, layer) for name, layer in layers if isinstance(layer, kinds)]
-    relus = [isinstance(layer, nn.ReLU) for _, layer in layers]
+    parts = [part for _, part in named if isinstance(part, (*kinds, nn.ReLU, nn.Flatten))]
+    # What is flattened later was a sequence when it met the weights.
+    later = itertools.dropwhile(lambda part: isinstance(part, nn.Flatten), parts)
+    weighty = [(name, layer) for name, layer in named if isinstance(layer, kinds)]
+    relus = [isinstance(part, nn.ReLU) for part in later]
     alternates = relus == [False, True] * (len(weighty) - 1) + [False]
     whole = all(
         layer.bias is not None and layer.weight.requires_grad and layer.bias.requires_grad
