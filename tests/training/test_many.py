@@ -219,6 +219,30 @@ def test_a_changed_network_is_not_trained_as_what_it_was(change: Callable[[Any],
     assert plain_stack(network) is None
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_networks_that_look_at_images_as_they_lie_in_memory(channels: int) -> None:
+    class Viewing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Conv2d(channels, 6, 3), nn.Linear(216, CLASSES)
+            self.flattened = False
+
+        def forward(self, images: Tensor) -> Tensor:
+            maps = self.first(images).relu()
+            return self.last(maps.flatten(1) if self.flattened else maps.view(len(maps), -1))
+
+    def trained(network: nn.Module) -> dict[str, Tensor]:
+        options = {"settings": SETTINGS, "device": "cpu"}
+        pictures = [images()[:, :channels]]
+        result = train_many(lambda _: network, pictures, labelings(), JOBS[:1], **options)
+        return result.jobs[0].state
+
+    viewing, other = Viewing(), Viewing()
+    other.load_state_dict(viewing.state_dict())
+    other.flattened = True
+    assert largest_difference(trained(viewing), trained(other)) < 1e-5
+
+
 def test_networks_of_double_precision_and_frozen_layers() -> None:
     def build(seed: int) -> nn.Module:
         network = convolutional(seed).double()

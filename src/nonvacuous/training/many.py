@@ -32,7 +32,7 @@ from nonvacuous.training.many_jobs import (
     built,
     check_jobs,
 )
-from nonvacuous.training.many_material import Material, as_measured, shown
+from nonvacuous.training.many_material import Material, as_measured, channels_first, shown
 from nonvacuous.training.many_trainer import Trainer, build_trainer, resolved
 
 PHASE = "networks"
@@ -88,7 +88,8 @@ def train_many(
     material = Material(examples, jobs, settings, device=where, dtype=dtype)
     wanted = [examples.labels, *(labels for _, labels in examples.test or ())]
     for seen in material.train.values():
-        check_predicts(modules[0].to(where), shown(seen[:2]), wanted, what="inputs as cropped")
+        few = channels_first(shown(seen[:2]))
+        check_predicts(modules[0].to(where), few, wanted, what="inputs as cropped")
     with fast_arithmetic(where):
         trainer = build_trainer(chosen, modules, jobs, material)
         try:

@@ -179,6 +179,11 @@ def shown(tensor: Tensor) -> Tensor:
     return tensor.permute(0, 3, 1, 2) if tensor.ndim == 4 else tensor
 
 
+def channels_first(shown: Tensor) -> Tensor:
+    """The same moved to torch's usual order in memory; also said of a single channel."""
+    return shown.clone(memory_format=torch.contiguous_format)
+
+
 # Layers that a network is trained with in place of its own, which compute the same functions.
 #
 # Dropout has draws that belong to a job, so that every method of training drops the same units.

@@ -16,10 +16,18 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
+from nonvacuous.training.checks import evaluation_mode
 from nonvacuous.training.graphs import Recordings, full_precision
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import Job
-from nonvacuous.training.many_material import Chance, Material, draw_seed, with_own_layers
+from nonvacuous.training.many_material import (
+    Chance,
+    Material,
+    channels_first,
+    draw_seed,
+    shown,
+    with_own_layers,
+)
 
 
 class Stack(ABC):
@@ -297,7 +305,14 @@ class Solo(Stack):
         if any(tensor.ndim == 4 for tensor in module.parameters()):
             # torch's annotations leave out this argument of `to`.
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._module = module
+        self._module, self._channels_first = module, False
+        try:
+            with torch.no_grad(), evaluation_mode(module):
+                module(shown(material.train[job.inputs][:2]))
+        except RuntimeError:
+            # `Tensor.view`, in many networks before the first linear layer, refuses images so.
+            self._channels_first = True
+            module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         self._rate = torch.tensor(job.learning_rate, device=device)
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._optimizer = torch.optim.SGD(
@@ -325,8 +340,9 @@ class Solo(Stack):
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         if self._module.training != training:
             self._module.train(training)
+        own = channels_first(inputs[0]) if self._channels_first else inputs[0]
         with self.precision():
-            outputs: Tensor = self._module(inputs[0])
+            outputs: Tensor = self._module(own)
         return outputs.unsqueeze(0)
 
     def _learn(self, loss: Tensor) -> None:
