@@ -172,6 +172,9 @@ def test_batch_normalization_is_put_in_and_taken_out():
     inputs = torch.randn(4, 12)
     assert torch.equal(back.eval()(inputs), module(inputs))
     assert switch_batch_norm(nn.Linear(3, 2))[0] is None
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        computed = nn.utils.weight_norm(nn.Linear(3, 2))
+    assert switch_batch_norm(nn.Sequential(computed, nn.ReLU()))[0] is not None
     norm = nn.BatchNorm1d(3)
     without, _ = switch_batch_norm(nn.Sequential(norm, nn.ReLU(), norm))
     assert not any(isinstance(layer, nn.BatchNorm1d) for layer in without.modules())

@@ -6,13 +6,13 @@ with it could not fit random labels. The matrix shows both.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.randomization.learners import Outcome
 from nonvacuous.training.many_material import linear_layers_after_the_first
 
@@ -73,7 +73,7 @@ def regularizers(
 
 def switch_batch_norm(module: nn.Module) -> tuple[nn.Module | None, str]:
     """A copy without its batch normalization, or with one between weights and ReLU."""
-    holder = nn.ModuleDict({"network": copy.deepcopy(module)})
+    holder = nn.ModuleDict({"network": copied_network(module)})
     if _replace(holder, lambda child: nn.Identity() if isinstance(child, _NORMS) else None):
         return holder["network"], "no batch normalization"
     added = _replace(holder, _with)
