@@ -188,6 +188,11 @@ def test_functions_that_cannot_be_used(train, message):
         run(train, seeds=1)
 
 
+def test_lazy_layers_are_refused_before_anything_is_trained():
+    with pytest.raises(BadInput, match="lazy layers"):
+        study(lambda: nn.LazyLinear(5), clouds(), train=raises, settings=QUICK)
+
+
 @pytest.mark.slow
 def test_arguments_may_be_more_general_than_asked_for():
     def train(*arguments, **options):

@@ -210,6 +210,7 @@ def test_auto_chooses_matrices_for_perceptrons_only() -> None:
         lambda network: network.blocks[0].register_forward_hook(lambda *_: None),
         lambda network: network.layers[0].weight.requires_grad_(False),
         lambda network: setattr(network.layers[0], "bias", network.blocks[3].bias),
+        lambda network: network.register_parameter("spare", nn.Parameter(torch.zeros(3))),
     ],
 )
 def test_a_changed_network_is_not_trained_as_what_it_was(change: Callable[[Any], object]) -> None:

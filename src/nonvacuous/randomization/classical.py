@@ -8,6 +8,7 @@ on the complexity, and a bound on the gap computed from it is a diagnosis and no
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,6 @@ from nonvacuous.bounds.capacity import (
     vc_upper,
 )
 from nonvacuous.data.examples import Examples
-from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import BadInput, NonvacuousError, NotYetSupported
 from nonvacuous.networks import capture, fold_batch_norm
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
@@ -230,7 +230,7 @@ def capacity_of(module: nn.Module, examples: Examples) -> Capacity:
             "4⌈√n/2⌉ each: any distinct inputs",
         ),
     ]
-    fixed, example = copied_network(module).cpu().eval(), examples.inputs[:2].cpu().clone()
+    fixed, example = copy.deepcopy(module).cpu().eval(), examples.inputs[:2].cpu().clone()
     widths, verdict = _by_theorem(fixed, example, count=count)
     return Capacity((*lines, verdict, _vc(fixed, example, widths, count=count)))
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import nn
 
-from nonvacuous.distributions.copying import copied_network
 from nonvacuous.randomization.learners import Outcome
 from nonvacuous.training.many_material import linear_layers_after_the_first
 
@@ -50,7 +49,10 @@ class RegularizationRow:
 def regularizers(
     module: nn.Module, example_shape: tuple[int, ...]
 ) -> tuple[list[Regularizer], list[RegularizationRow]]:
-    """What can be switched for this network and these inputs, and what cannot, with the reason."""
+    """What can be switched for this network and these inputs, and what cannot, with the reason.
+
+    The network is used up.
+    """
     rows = [Regularizer("weight decay", {"weight_decay": WEIGHT_DECAY})]
     missing = []
     if linear_layers_after_the_first(module):
@@ -72,8 +74,11 @@ def regularizers(
 
 
 def switch_batch_norm(module: nn.Module) -> tuple[nn.Module | None, str]:
-    """A copy without its batch normalization, or with one between weights and ReLU."""
-    holder = nn.ModuleDict({"network": copied_network(module)})
+    """The network without its batch normalization, or with one between weights and ReLU.
+
+    What is given is used up: it is changed, or its layers are taken over.
+    """
+    holder = nn.ModuleDict({"network": module})
     if _replace(holder, lambda child: nn.Identity() if isinstance(child, _NORMS) else None):
         return holder["network"], "no batch normalization"
     added = _replace(holder, _with)

@@ -34,8 +34,6 @@ def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | 
     named = list(module.named_modules())
     if any(layer._forward_hooks or layer._forward_pre_hooks for _, layer in named):
         return None
-    if len(list(module.parameters())) < len(module.state_dict()):
-        return None
     if type(module) is Cnn and _is_as_built(module):
         named = [(name, part) for name, part in named if not isinstance(part, Cnn | nn.MaxPool2d)]
         allowed = {nn.Sequential, Blocks, nn.Linear, nn.ReLU, nn.Conv2d}
@@ -50,10 +48,9 @@ def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | 
     weighty = [(name, layer) for name, layer in named if isinstance(layer, kinds)]
     relus = [isinstance(part, nn.ReLU) for part in later]
     alternates = relus == [False, True] * (len(weighty) - 1) + [False]
-    whole = all(
-        layer.bias is not None and layer.weight.requires_grad and layer.bias.requires_grad
-        for _, layer in weighty
-    )
+    # A weight and a bias for each layer, and nothing besides.
+    own, stored = list(module.parameters()), len(module.state_dict())
+    whole = stored == len(own) == 2 * len(weighty) and all(p.requires_grad for p in own)
     return weighty if alternates and whole else None
 
 
