@@ -14,11 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous import models
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_stacked import Stack
 from nonvacuous.training.many_trainer import plain_stack
+from tests.training.calls import train, train_posterior
 from tests.training.many_worlds import (
     CLASSES,
     convolutional,
@@ -29,6 +32,7 @@ from tests.training.many_worlds import (
     plain_convolutional,
     train_many,
 )
+from tests.training.worlds import blobs
 
 SETTINGS = ManySettings(epochs=3, batch_size=32)
 JOBS = (
@@ -242,6 +246,24 @@ def test_networks_that_look_at_images_as_they_lie_in_memory(channels: int) -> No
     other.load_state_dict(viewing.state_dict())
     other.flattened = True
     assert largest_difference(trained(viewing), trained(other)) < 1e-5
+
+
+@pytest.mark.parametrize("forbid", [torch.no_grad, torch.inference_mode])
+def test_networks_that_compute_without_gradients_are_refused(forbid: Callable[[], Any]) -> None:
+    class Fixed(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            with forbid():
+                return super().forward(inputs)
+
+    network, examples = Fixed(4, 3), blobs()
+    given = [examples.inputs], examples.labels[None], [Job()]
+    for training in (
+        lambda: train(network, examples),
+        lambda: train_posterior(network, DiagonalGaussian.around(network), examples),
+        lambda: train_many(lambda _: network, *given, settings=SETTINGS, device="cpu"),
+    ):
+        with pytest.raises(BadInput, match="no gradient reaches the network's weights"):
+            training()
 
 
 def test_networks_of_double_precision_and_frozen_layers() -> None:

@@ -87,6 +87,16 @@ def check_predicts(
         )
 
 
+def check_learnable(loss: Tensor) -> None:
+    """Refuse a network from whose outputs no gradient reaches a weight."""
+    if not loss.requires_grad:
+        raise BadInput(
+            "no gradient reaches the network's weights from its outputs, so nothing can be "
+            "trained: its forward pass runs without gradients (torch.no_grad, inference_mode, "
+            "detach or numpy) or uses frozen weights alone. Let it compute with gradients."
+        )
+
+
 def check_fits(module: nn.Module, examples: Examples, *, spec: str) -> None:
     """Run the network on two examples, so that a misfit is known before anything is trained."""
     model, classes = f"the model {spec}", examples.classes

@@ -196,6 +196,7 @@ class _Learner(Learner):
             outputs = self._module(inputs).to(inputs.dtype)
         smoothing = settings.label_smoothing
         loss = cross_entropy(outputs, self.labels[batch], label_smoothing=smoothing)
+        checks.check_learnable(loss)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
-from nonvacuous.training.checks import evaluation_mode
+from nonvacuous.training.checks import check_learnable, evaluation_mode
 from nonvacuous.training.graphs import Recordings, full_precision
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import Job
@@ -158,6 +158,7 @@ class Stack(ABC):
         outputs = self.outputs(self._batch(chosen), training=True)
         # The sum over the networks of their mean losses: each one's gradient is that of its own.
         loss = _losses(full_precision(outputs), labels).mean(dim=1).sum()
+        check_learnable(loss)
         self._learn(loss)
         self._start += size
         self.chance.step.add_(1)
