@@ -67,8 +67,6 @@ class Interpolant(Solved):
                     f"predict(points, name) with one of {', '.join(self.names)}, or predictions"
                 )
             name = self.names[0]
-        if name not in self.coefficients:
-            raise BadInput(f"there are no values {name!r}; there are {', '.join(self.names)}")
         return self.predictions(points, names=(name,))[name]
 
     def predictions(
@@ -82,6 +80,9 @@ class Interpolant(Solved):
                 f"{self._gram.coordinates}"
             )
         chosen = names or self.names
+        for name in chosen:
+            if name not in self.coefficients:
+                raise BadInput(f"there are no values {name!r}; there are {', '.join(self.names)}")
         parts = [self.coefficients[name][self._kept] for name in chosen]
         parts = [part.reshape(self._gram.size, -1) for part in parts]
         matrix = torch.from_numpy(np.concatenate(parts, 1)).to(self._gram.device)
@@ -292,12 +293,10 @@ def _identity(kernel: Kernel, points: Tensor) -> str:
 
 def as_points(points: Any, *, what: str = "points") -> Tensor:
     """(points, coordinates) float64; images are laid out flat."""
-    given = points if isinstance(points, Tensor) else torch.as_tensor(np.asarray(points))
+    given = _real(points, what)
     if given.ndim == 0 or len(given) == 0:
         raise BadInput(f"{what}: there must be at least one point, got shape {tuple(given.shape)}")
-    if given.is_complex():
-        raise BadInput(f"{what}: complex numbers are not supported; give their two parts")
-    flat = given.detach().reshape(len(given), -1).to(torch.float64)
+    flat = given.reshape(len(given), -1).to(torch.float64)
     if flat.shape[1] == 0:
         raise BadInput(f"{what}: points without coordinates, shape {tuple(given.shape)}")
     bad = ~flat.isfinite().all(1)
@@ -308,6 +307,17 @@ def as_points(points: Any, *, what: str = "points") -> Tensor:
             f"finite number, the first is point {first}; remove or repair them"
         )
     return flat
+
+
+def _real(numbers: Any, what: str) -> Tensor:
+    """What may be an array, a tensor or nested lists, as a tensor."""
+    try:
+        given = numbers if isinstance(numbers, Tensor) else torch.as_tensor(np.asarray(numbers))
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{what}: expected numbers in rows of equal length ({error})") from error
+    if given.is_complex():
+        raise BadInput(f"{what}: complex numbers are not supported; give their two parts")
+    return given.detach()
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,8 +339,7 @@ def as_targets(values: Any, count: int) -> Targets:
     parts, start = [], 0
     columns: dict[str, slice | int] = {}
     for name, entry in named.items():
-        given = entry if isinstance(entry, Tensor) else torch.as_tensor(np.asarray(entry))
-        given = given.detach().to("cpu", torch.float64)
+        given = _real(entry, name).to("cpu", torch.float64)
         if given.ndim not in (1, 2) or len(given) != count or given.numel() == 0:
             raise BadInput(
                 f"{name}: {count} points need values of shape ({count},) or ({count}, outputs), "
