@@ -84,7 +84,7 @@ def _student(tables: list[np.ndarray]) -> float | None:
 def _relabeling(tables: list[np.ndarray], correct: int, *, level: float, seed: int) -> float | None:
     classes, networks = len(tables[0]), len(tables)
     renamings = math.factorial(classes) ** networks
-    if renamings * level < 1.0:
+    if renamings < 1.0 / level:  # a product with so many would leave the floats
         return None
     rows = np.arange(classes)
     if renamings <= _DRAWS:
