@@ -13,6 +13,7 @@ from torch import nn
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.randomization import StudySettings, study
+from nonvacuous.randomization.conditions import standardized
 from nonvacuous.randomization.learners import Outcome
 from nonvacuous.randomization.regularization import switch_batch_norm
 from tests.randomization.study_worlds import SMALL, build, clouds
@@ -238,6 +239,13 @@ def test_true_and_random_labels_are_always_there():
         "gaussian",
         "random-labels",
     )
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
+def test_inputs_in_any_unit_are_standardized(unit):
+    train = clouds().train
+    inputs = standardized(Dataset(replace(train, inputs=train.inputs * unit))).train.inputs
+    torch.testing.assert_close(inputs, standardized(clouds()).train.inputs)
 
 
 def test_networks_that_do_not_fit():

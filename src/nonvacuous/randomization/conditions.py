@@ -6,6 +6,7 @@ predict it must not: a promise below the error that no predictor can avoid would
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -76,6 +77,8 @@ def standardized(dataset: Dataset) -> Dataset:
     inputs = dataset.train.inputs
     mean = float(inputs.mean(dtype=torch.float64))
     deviation = float((inputs - mean).square_().mean(dtype=torch.float64)) ** 0.5
+    if deviation in (0.0, math.inf):  # squares may leave float32
+        deviation = float(inputs.double().std(correction=0))
     if not deviation > 0.0:
         raise BadInput(
             f"{dataset.name}: all inputs are the same number ({mean:g}); there is nothing to learn"
