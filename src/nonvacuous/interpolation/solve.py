@@ -106,9 +106,8 @@ class Interpolant(Solved):
         for name, values in self.predictions(points, progress=progress).items():
             if values.ndim != 2 or true.shape != values.shape[:1]:
                 raise BadInput(
-                    f"errors need one output for each class and one label for each point, but "
-                    f"{name} has outputs of shape {values.shape} for labels of shape {true.shape}; "
-                    "interpolate one_hot(labels), or use predict"
+                    f"{name} has outputs of shape {values.shape}, the labels {true.shape}: errors "
+                    "take one label for each point and one output for each class (see one_hot)"
                 )
             counted[name] = int((values.argmax(1) != true).sum())
         return counted
@@ -336,8 +335,7 @@ def as_targets(values: Any, count: int) -> Targets:
     named = dict(values) if isinstance(values, Mapping) else {"values": values}
     if not named:
         raise BadInput("values: no values were given; give numbers, or names with numbers")
-    parts, start = [], 0
-    columns: dict[str, slice | int] = {}
+    parts, start, columns = [], 0, dict[str, slice | int]()
     for name, entry in named.items():
         given = _real(entry, name).to("cpu", torch.float64)
         if given.ndim not in (1, 2) or len(given) != count or given.numel() == 0:
@@ -352,9 +350,8 @@ def as_targets(values: Any, count: int) -> Targets:
                 "through it"
             )
         parts.append(given.reshape(count, -1))
-        end = start + parts[-1].shape[1]
-        columns[name] = start if given.ndim == 1 else slice(start, end)
-        start = end
+        columns[name] = start if given.ndim == 1 else slice(start, start + given.shape[1])
+        start += parts[-1].shape[1]
     return Targets(torch.cat(parts, 1), columns)
 
 
