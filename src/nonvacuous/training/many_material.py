@@ -174,9 +174,9 @@ def stored(tensor: Tensor) -> Tensor:
     return tensor.permute(0, 2, 3, 1) if tensor.ndim == 4 else tensor
 
 
-def shown(tensor: Tensor) -> Tensor:
-    """Images in torch's order of axes, without moving them in memory."""
-    return tensor.permute(0, 3, 1, 2) if tensor.ndim == 4 else tensor
+def shown(tensor: Tensor, *, axes: int = 4) -> Tensor:
+    """Images, which have so many axes, in torch's order of these; nothing moves in memory."""
+    return tensor.movedim(-1, -3) if tensor.ndim == axes else tensor
 
 
 def channels_first(shown: Tensor) -> Tensor:

@@ -181,7 +181,7 @@ class Stack(ABC):
     def _batch(self, chosen: Tensor) -> Tensor:
         material = self._material
         if all(job.augmentation == "none" for job in self.jobs.values()):
-            return _shown(self._train[chosen + self._offsets])
+            return shown(self._train[chosen + self._offsets], axes=5)
         seen = [
             material.batch(job, chosen[m], seed=self.chance.seed[m], step=self.chance.step)
             for m, job in enumerate(self.jobs.values())
@@ -219,7 +219,7 @@ class Stack(ABC):
         self, name: str, inputs: Tensor, labels: Tensor, valid: Tensor, marked: Tensor | None
     ) -> None:
         """Add up the losses and errors of a batch where `valid` is true."""
-        outputs = full_precision(self.outputs(_shown(inputs), training=False))
+        outputs = full_precision(self.outputs(shown(inputs, axes=5), training=False))
         losses = torch.where(valid, _losses(outputs, labels), 0.0)
         wrong = (outputs.argmax(dim=2) != labels) & valid
         among = torch.zeros_like(wrong) if marked is None else wrong & marked
@@ -283,11 +283,6 @@ def window(start: Tensor, size: int, examples: int) -> tuple[Tensor, Tensor]:
     """The places start, start + 1, ... and which of them exist; the others repeat the last one."""
     positions = start + torch.arange(size, device=start.device)
     return positions.clamp(max=examples - 1), positions < examples
-
-
-def _shown(tensor: Tensor) -> Tensor:
-    """Images (networks, batch, height, width, channels) in torch's order of axes."""
-    return tensor.permute(0, 1, 4, 2, 3) if tensor.ndim == 5 else tensor
 
 
 class Solo(Stack):

@@ -109,10 +109,11 @@ class Matrices(Stack):
         return sums.view(*rows.shape[:-1], -1)
 
     def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        windows = {f"{name}.weight": window for name, window in self._layers}
-        return {
-            name: _as_in_module(tensor, windows.get(name, ())) for name, tensor in tensors.items()
-        }
+        own = {name: tensor.t() for name, tensor in tensors.items()}
+        for weight, window in ((f"{name}.weight", window) for name, window in self._layers):
+            if window:  # the inverse of `_matrix`, as a view
+                own[weight] = tensors[weight].unflatten(0, window).permute(3, 2, 0, 1)
+        return own
 
 
 def _repeated(tensor: Tensor, times: int) -> Tensor:
@@ -130,11 +131,6 @@ def _matrix(weight: Tensor) -> Tensor:
     A bias stays as it is.
     """
     return weight.permute(2, 3, 1, 0).flatten(0, 2) if weight.ndim == 4 else weight.t()
-
-
-def _as_in_module(matrix: Tensor, window: tuple[int, ...]) -> Tensor:
-    """The inverse of `_matrix`, as a view."""
-    return matrix.unflatten(0, window).permute(3, 2, 0, 1) if window else matrix.t()
 
 
 def _windows(values: Tensor) -> Tensor:
