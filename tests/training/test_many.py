@@ -266,6 +266,19 @@ def test_networks_that_compute_without_gradients_are_refused(forbid: Callable[[]
             training()
 
 
+def test_all_parts_are_in_training_mode_from_the_first_epoch() -> None:
+    def built(seed: int) -> nn.Module:
+        network = convolutional(seed)
+        network[1].eval()
+        return network
+
+    (one,), (other,) = (
+        train_many(build, inputs(), labelings(), JOBS[:1], **world()).jobs
+        for build in (built, convolutional)
+    )
+    assert largest_difference(one.state, other.state) == 0.0
+
+
 def test_networks_of_double_precision_and_frozen_layers() -> None:
     def build(seed: int) -> nn.Module:
         network = convolutional(seed).double()

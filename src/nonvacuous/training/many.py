@@ -20,7 +20,7 @@ from nonvacuous.progress import Progress, Reporter
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.checks import check_predicts, one_of, real_number
 from nonvacuous.training.graphs import fast_arithmetic
-from nonvacuous.training.loop import batch_edges
+from nonvacuous.training.loop import batch_edges, borrowed_global_generator
 from nonvacuous.training.many_jobs import (
     METHODS,
     EpochRecord,
@@ -69,8 +69,9 @@ def train_many(
 
     The loss is the mean cross-entropy of a batch. A network that diverges or, if settings say so,
     has fitted its training set, ends early; the others go on. Batch-normalization layers use and
-    keep their running statistics as usual. Layers that draw random numbers must be `nn.Dropout`,
-    `nn.Dropout1d`, `nn.Dropout2d` or `nn.Dropout3d`: their draws are then the same by any method.
+    keep their running statistics as usual. The draws of `nn.Dropout`, `nn.Dropout1d`,
+    `nn.Dropout2d` and `nn.Dropout3d` are the same by any method; those of other layers follow from
+    the seed on a processor alone.
     """
     begun = time.monotonic()
     jobs = tuple(jobs)
@@ -90,7 +91,7 @@ def train_many(
     for seen in material.train.values():
         few = channels_first(shown(seen[:2]))
         check_predicts(modules[0].to(where), few, wanted, what="inputs as cropped")
-    with fast_arithmetic(where):
+    with fast_arithmetic(where), borrowed_global_generator(where):
         trainer = build_trainer(chosen, modules, jobs, material)
         try:
             trainer.ready()

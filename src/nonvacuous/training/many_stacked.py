@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
+from nonvacuous.seeds import derived_seed
 from nonvacuous.training.checks import check_learnable, evaluation_mode
 from nonvacuous.training.graphs import Recordings, full_precision
 from nonvacuous.training.loop import batch_edges, shuffled
@@ -301,7 +302,7 @@ class Solo(Stack):
         if any(tensor.ndim == 4 for tensor in module.parameters()):
             # torch's annotations leave out this argument of `to`.
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._module, self._channels_first = module, False
+        self._module, self._channels_first = module.train(), False
         try:
             with torch.no_grad(), evaluation_mode(module):
                 module(shown(material.train[job.inputs][:2]))
@@ -332,6 +333,14 @@ class Solo(Stack):
         self._rate.fill_(rate)
         if self._material.device.type != "cuda":
             self._optimizer.param_groups[0]["lr"] = rate
+        steps = itertools.count()
+        self._layer_seeds = (derived_seed(job.seed, "layers", epoch, step) for step in steps)
+
+    def _step(self, size: int) -> None:
+        if self.recordings is None:
+            # For draws of torch's own, as those of dropout between recurrent layers.
+            torch.default_generator.manual_seed(next(self._layer_seeds))
+        super()._step(size)
 
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         if self._module.training != training:
