@@ -66,7 +66,7 @@ def test_shapes():
     with pytest.raises(BadInput, match="there are no values 'other'; there are values"):
         interpolate(np.eye(3), [1, 2, 3]).predictions(np.eye(3), names=("other",))
     for limits in ({"tile": 0}, {"iterations": -1}):
-        with pytest.raises(BadInput, match="must not be negative and tile"):
+        with pytest.raises(BadInput, match="iterations below 0 or tile below 1"):
             Limits(**limits)
     for number in (None, "wide", 0):
         with pytest.raises(BadInput, match="gamma must be a positive number"):

@@ -94,10 +94,7 @@ class Limits:
         if not (math.isfinite(self.tolerance) and self.tolerance > 0):
             raise BadInput(f"tolerance must be a positive number, got {self.tolerance!r}")
         if self.iterations < 0 or self.tile < 1:
-            raise BadInput(
-                "iterations must not be negative and tile be at least 1, got "
-                f"{self.iterations!r} and {self.tile!r}"
-            )
+            raise BadInput(f"iterations below 0 or tile below 1: {self.iterations}, {self.tile}")
 
 
 @dataclass(frozen=True)

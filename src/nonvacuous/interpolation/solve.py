@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -319,8 +319,7 @@ def _real(numbers: Any, what: str) -> Tensor:
     return given.detach()
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
+class Targets(NamedTuple):
     """All right-hand sides as the columns of one matrix.
 
     columns   which are whose, by name: a single one where a vector was given

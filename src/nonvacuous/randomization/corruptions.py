@@ -274,10 +274,9 @@ def _independent(spec: Spec, dataset: Dataset, made: Corrupted) -> Iterator[str]
             "labels follow the old ones, and a network can learn them"
         )
     used = table[:, table.sum(0) > 0]
-    if used.shape[1] > 1 and used.shape[0] > 1:
+    p_value = 1.0 if len(used) < 2 else 0.0
+    if min(used.shape) > 1:
         p_value = float(stats.chi2_contingency(used.numpy(), correction=False).pvalue)
-    else:
-        p_value = 1.0 if used.shape[0] < 2 else 0.0
     if p_value < _SMALLEST_P_VALUE:
         yield (
             f"new labels depend on true labels (chi-square test, p = {p_value:.1e}): what is left "
