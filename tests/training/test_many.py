@@ -248,6 +248,20 @@ def test_networks_that_look_at_images_as_they_lie_in_memory(channels: int) -> No
     assert largest_difference(trained(viewing), trained(other)) < 1e-5
 
 
+def test_batches_that_a_layer_cannot_take_are_refused() -> None:
+    network, examples = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), blobs()
+    given, single = (
+        ([examples.inputs], examples.labels[None], [Job()]),
+        SETTINGS.changed(batch_size=1),
+    )
+    for training in (
+        lambda: train(network, examples, batch_size=1),
+        lambda: train_many(lambda _: network, *given, settings=single, device="cpu"),
+    ):
+        with pytest.raises(BadInput, match="batches of 1: Expected more than 1 value"):
+            training()
+
+
 @pytest.mark.parametrize("forbid", [torch.no_grad, torch.inference_mode])
 def test_networks_that_compute_without_gradients_are_refused(forbid: Callable[[], Any]) -> None:
     class Fixed(nn.Linear):

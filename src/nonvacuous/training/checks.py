@@ -87,6 +87,17 @@ def check_predicts(
         )
 
 
+@contextmanager
+def in_batches_of(size: int) -> Iterator[None]:
+    """What layers say of a batch in training alone, as batch normalization does of one example."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadInput(
+            f"the network cannot be trained in batches of {size}: {error}. Give another batch_size."
+        ) from error
+
+
 def check_learnable(loss: Tensor) -> None:
     """Refuse a network from whose outputs no gradient reaches a weight."""
     if not loss.requires_grad:

@@ -192,7 +192,8 @@ class _Learner(Learner):
         self._reseed(derived_seed(self.seed, "layers", epoch, step))
         inputs = augmented(self._inputs[batch], settings.augmentation)
         half = settings.half_precision and inputs.is_cuda
-        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=half):
+        arithmetic = torch.autocast(inputs.device.type, torch.bfloat16, enabled=half)
+        with checks.in_batches_of(len(batch)), arithmetic:
             outputs = self._module(inputs).to(inputs.dtype)
         smoothing = settings.label_smoothing
         loss = cross_entropy(outputs, self.labels[batch], label_smoothing=smoothing)

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training.checks import check_learnable, evaluation_mode
+from nonvacuous.training.checks import check_learnable, evaluation_mode, in_batches_of
 from nonvacuous.training.graphs import Recordings, full_precision
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import Job
@@ -346,7 +346,7 @@ class Solo(Stack):
         if self._module.training != training:
             self._module.train(training)
         own = channels_first(inputs[0]) if self._channels_first else inputs[0]
-        with self.precision():
+        with in_batches_of(len(own)), self.precision():
             outputs: Tensor = self._module(own)
         return outputs.unsqueeze(0)
 
