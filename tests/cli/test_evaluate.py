@@ -370,6 +370,9 @@ def test_plan(capsys, tmp_path: Path) -> None:
     assert "Of 4,000 labeled examples hold out" in capsys.readouterr().out
     assert "Which method?" in page.read_text()
     assert main([*divided, "--point", "100"]) == 2
+    assert main([*divided, *points, "--curve", "0.01", "1", "0.5"]) == 2
+    assert main(["plan", "--target", "0.1", "--risk", "0.05", *points]) == 2
+    assert "with --labeled" in capsys.readouterr().err
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["examples"] > 694
 

@@ -104,6 +104,15 @@ def test_text_and_what_comes_next(weights, invoke):
     assert mended.next.startswith("nonvacuous inspect")
 
 
+def test_the_next_command_names_the_same_network(weights, invoke):
+    shape = ["--model", "mlp:8,6", "--example", "12", "--classes", "3"]
+    looked = invoke("inspect", *shape, "--weights", "w.safetensors", "--svg", "net.svg")
+    mended = invoke(*looked.next.split()[1:], "--attack", "1")
+    assert mended.code == exits.DONE, mended.err
+    again = invoke(*mended.next.split()[1:])
+    assert again.code == exits.DONE, again.err
+
+
 def test_without_data_there_are_no_bounds(weights, invoke):
     words = ["rescale", "--model", "mlp:8,6", "--example", "12", "--classes", "3"]
     done = invoke(*words, "--weights", "w.safetensors", "--out", "new.safetensors", "--json")

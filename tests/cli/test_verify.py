@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.torch import save_file
 
+import nonvacuous as nv
 from nonvacuous.cli import exits
 from nonvacuous.models import build
 from tests.cli.conftest import blobs
@@ -105,6 +106,20 @@ def test_a_changed_certificate_fails_whatever_the_data_are(run, invoke):
     done = invoke("verify", "r", "--data", "absent.npz")
     assert done.code == exits.VERIFICATION_FAILED
     assert "not compared" in done.err and "absent.npz" in done.err
+
+
+def test_nothing_long_is_begun_for_a_name_that_is_misspelled(run, invoke, monkeypatch):
+    given = {}
+
+    def note(*_paths, **settings):
+        given.update(settings)
+        return whole(*_paths, **settings)
+
+    whole = nv.verify
+    monkeypatch.setattr(sys.modules["nonvacuous.verify"], "verify", note)
+    done = invoke("verify", "r", "--data", "x.npz", "--model", "my_modle:build", "--retrain")
+    assert done.code == exits.USAGE and "my_modle" in done.error
+    assert given["data"] is None and given["retrain"] is False
 
 
 def test_json_says_whether_the_evidence_was_seen(run, invoke):

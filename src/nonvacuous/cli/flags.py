@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -262,6 +262,14 @@ class NetworkFlags:
     example: str | None = None
     classes: WholeNumber = 10
     seed: WholeNumber = 0
+
+    def words(self) -> list[str]:
+        """The flags that name this network once more."""
+        words = []
+        for field in fields(self):
+            if (value := getattr(self, field.name)) != field.default:
+                words += [dashed(field.name), str(value)]
+        return words
 
 
 @Parameter(name="*")

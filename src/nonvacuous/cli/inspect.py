@@ -57,7 +57,7 @@ def inspect(
     if svg is not None:
         output.say(f"Picture: {svg}")
     if not json:
-        output.write_next(_next(subject, network.data, weights, svg))
+        output.write_next(_next(subject, network, weights, svg))
     return DONE
 
 
@@ -210,16 +210,16 @@ def _write_list(heading: str, entries: list[tuple[str, str]]) -> None:
         )
 
 
-def _next(subject: Subject, data: str | None, weights: Path | None, svg: Path | None) -> str:
+def _next(subject: Subject, network: NetworkFlags, weights: Path | None, svg: Path | None) -> str:
     """What makes sense after looking."""
-    normalized = any("batch_norm" in entry.op for entry in subject.graph.support)
-    if normalized:
+    if any("batch_norm" in entry.op for entry in subject.graph.support):
         return again({"--fold": None})
     if weights is not None and subject.groups.size:
-        words = again(without=["--json", "--force", "--fold"]).split(" ", 2)[2]
-        return f"nonvacuous rescale {words} --out new.safetensors"
+        words = [*network.words(), "--weights", str(weights), "--out", "new.safetensors"]
+        return shlex.join(["nonvacuous", "rescale", *words])
     if svg is None:
         return again({"--svg": "network.svg"})
-    if subject.examples is not None:
-        return shlex.join(["nonvacuous", "certify", "--data", data or "", "--model", subject.spec])
+    if network.data is not None:
+        words = ["--data", network.data, "--model", network.model]
+        return shlex.join(["nonvacuous", "certify", *words])
     return help_of("certify")

@@ -51,6 +51,12 @@ def plan(
             "--point 400:0.12 --point 800:0.08.",
             instead={"--point": ("400:0.12", "--point", "800:0.08")},
         )
+    if curve is not None and point:
+        raise UsageError("--curve is a learning curve, --point fits one: give one of them.")
+    if labeled is None and (curve is not None or point):
+        raise UsageError(
+            "--curve and --point divide labeled examples: say how many with --labeled."
+        )
     if page is not None:
         check_free(page, "--page", force=force)
     result = planned(

@@ -66,10 +66,8 @@ def rescale(
         attack=attack,
         ledger=ledger,
     )
-    data = network.data
-    inputs = ["--example", str(network.example)] if data is None else ["--data", data]
-    words = ["--model", network.model, *inputs, "--weights", str(out)]
-    words = ["nonvacuous", "inspect" if attack is None else "rescale", *words]
+    words = ["nonvacuous", "inspect" if attack is None else "rescale"]
+    words += [*network.words(), "--weights", str(out)]
     if attack is not None:
         words += ["--out", str(out.with_name(f"{out.stem}-mended{out.suffix}"))]
     return answered(record, _write_text, as_json=json, next_command=shlex.join(words))

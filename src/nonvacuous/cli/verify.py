@@ -97,7 +97,8 @@ def verify(
         except UsageError:
             raise
         except NonvacuousError as error:
-            trouble = error  # which matters less than what is wrong with the certificate itself
+            # It matters less than what is wrong with the certificate itself, which is seen at once.
+            trouble, examples, retrain = error, None, False
     with stopped_by_term(exits.Stopped), Narration() as narration:
         verification = verify_certificate(
             path,
