@@ -92,6 +92,14 @@ def test_losses_are_summed_and_not_wrong() -> None:
     assert table.headings[:3] == ("Site", "Tested", "Sum of losses")
 
 
+def test_many_errors_are_counted_to_the_last() -> None:
+    wrong = [1] * 12_345 + [0] * 20_000
+    groups = {"site": ["A"] * len(wrong)}
+    settings = {"metric": "event"}
+    report = nv.evaluate(losses=wrong, groups=groups, unseen=True, settings=settings)
+    assert page_of(report).sections[1].tables[0].rows[0][2] == "12,345"
+
+
 def test_the_command_to_count_again_asks_for_columns_that_are_not_kept(tmp_path) -> None:
     def command(report: nv.Certificate, where: str) -> str:
         said = next(s for s in page_of(report, where=where).sections if s.heading.startswith("Can"))

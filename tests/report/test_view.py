@@ -291,7 +291,9 @@ def test_the_command_to_verify_is_exact() -> None:
     assert "'runs/one/certificate.json'" in view_of(samples.posterior()).verify_python
 
 
-def test_the_command_to_verify_asks_for_what_is_somebodys_own(tmp_path: Path) -> None:
+def test_the_command_to_verify_asks_for_what_is_somebodys_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     built_in = sealed()
     model = built_in.model.model_copy(update={"architecture": "my_model:build"})
     data = built_in.data.model_copy(update={"name": "x"})
@@ -306,6 +308,9 @@ def test_the_command_to_verify_asks_for_what_is_somebodys_own(tmp_path: Path) ->
     assert asked(data=data, model=model) == "--data SOURCE --model MODULE:FUNCTION"
     (tmp_path / "config.toml").write_text('source = "mine/digits.npz"\n')
     assert asked() == "--data SOURCE"
+    # Whatever lies where the page happens to be written.
+    monkeypatch.chdir(tmp_path)
+    assert view.View(built_in).verify_command == "nonvacuous verify ."
 
 
 def test_rescaling_without_columns_still_tells_both_sides() -> None:

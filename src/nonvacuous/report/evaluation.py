@@ -153,7 +153,7 @@ class _Test:
             (
                 clean(value),
                 whole(part.examples),
-                f"{part.errors:.4g}",
+                f"{part.errors:.4g}" if part.errors < 10_000 else f"{part.errors:,.0f}",
                 self.up(part.risk_upper),
                 self.up(part.risk_upper_together),
                 *(["" if part.sufficient else "insufficient evidence"] if noted else []),

@@ -110,17 +110,18 @@ class View:
         self.curves = curves(history or ())
         folder = Path("." if run_folder is None else run_folder)
         here, file = wording.visible(str(folder)), wording.visible(str(folder / "certificate.json"))
-        missing = _missing(certificate, folder)
+        missing = _missing(certificate, None if run_folder is None else folder)
         self.verify_command = f"nonvacuous verify {shlex.quote(here)}{missing}"
         self.verify_python = f"nonvacuous.verify({file!r}, {here!r}).raise_if_failed()"
 
 
-def _missing(certificate: Certificate, folder: Path) -> str:
+def _missing(certificate: Certificate, folder: Path | None) -> str:
     """What verify has to be told to see data and network of somebody's own."""
     name = certificate.data.name
     known = name.removesuffix(" (test)")
     # A file of one's own may be called digits.npz: the run says where its data came from.
-    own = known not in DATA_SETS or run_settings(folder).get("source", known) not in (known, name)
+    settings = {} if folder is None else run_settings(folder)
+    own = known not in DATA_SETS or settings.get("source", known) not in (known, name)
     model = "" if certificate.model.built_in else " --model MODULE:FUNCTION"
     return f"{' --data SOURCE' if own else ''}{model}"
 
