@@ -96,6 +96,13 @@ def test_cells_are_listed_before_anything_is_computed(place, invoke):
     assert not (place / "runs").exists()
 
 
+def test_a_grid_may_leave_a_switch_off(place, invoke):
+    fixed = '[command]\nrun = "certify"\n[fixed]\ndata = "x.npz"\n'
+    Path("grid.toml").write_text(f"{fixed}[grid]\nstandardize = [true, false]\n")
+    done = invoke("sweep", "grid.toml", "--dry-run")
+    assert done.code == exits.DONE and len(done.out.splitlines()) == 2
+
+
 @pytest.fixture
 def function(place, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])

@@ -18,7 +18,9 @@ from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import answered, write_error, write_json, write_lines, write_next
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.foreign import holds_run
+from nonvacuous.methods import METHODS
 from nonvacuous.rules.attempts import ledger_beside
+from nonvacuous.settings import flags_of
 from nonvacuous.study.engine import Driver, Engine, Summary
 from nonvacuous.study.folder import ERROR, SweepFolder, read_record
 from nonvacuous.study.functions import arguments_of, find_function
@@ -30,7 +32,10 @@ FUNCTIONS = {"certify": "nonvacuous.cli.sweep:certify_cell"}
 #: What the sweep decides, or what makes no sense for many runs at once.
 _NOT_HERE = ("out", "resume", "force", "config", "json", "tensorboard", "ledger")
 #: Flags without a --no- form.
-_SWITCHES = ("unseen", "allow_conditional")
+_SWITCHES = {
+    "allow_conditional",
+    *(name for kind in METHODS.values() for name, flag, _ in flags_of(kind) if flag.switch),
+}
 _KEPT = ("NONVACUOUS_DATA",)
 
 
