@@ -177,7 +177,8 @@ def _method_of(mode: str, given: Given) -> Method:
     for name, value in given.items():
         if name not in own:
             owners = [m for m, other in METHODS.items() if name in {n for n, *_ in flags_of(other)}]
-            raise _misplaced(said(name, value), mode, owners)
+            typed = flags.dashed(f"no_{name}" if value is False else name)
+            raise _misplaced(typed, mode, owners)
         checked: Any = Annotated[(own[name].annotation, *own[name].metadata)]
         flag = flags.dashed(name)
         try:
@@ -191,15 +192,6 @@ def _method_of(mode: str, given: Given) -> Method:
 def _misplaced(flag: str, mode: str, owners: Sequence[str]) -> UsageError:
     belongs = f"it belongs to --mode {' or '.join(owners)}. Leave it out."
     return UsageError(f"{flag} would change nothing in --mode {mode}: {belongs}")
-
-
-def said(name: str, value: Any) -> str:
-    """A flag as it was typed, as far as it matters.
-
-    >>> said("rescaling", False), said("trials", 9)
-    ('--no-rescaling', '--trials')
-    """
-    return f"--no-{flags.dashed(name)[2:]}" if value is False else flags.dashed(name)
 
 
 def _method_asked(call: Call, given: Given) -> Method:

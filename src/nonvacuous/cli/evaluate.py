@@ -133,8 +133,8 @@ def evaluate(
         wanted, beside = _answered(call, file, beside, chosen.measured)
     else:
         wanted["data"] = file
-    said: dict[str, Any] = {"confidence": call.confidence, "unseen": call.unseen}
-    report = test(**wanted, **beside, **said, settings=chosen, folder=out)
+    wanted |= beside | {"confidence": call.confidence, "unseen": call.unseen}
+    report = test(**wanted, settings=chosen, folder=out)
     write_certificate(report, as_json=call.json)
     if out is not None:
         from nonvacuous.report import write_report
@@ -231,15 +231,7 @@ def _allowed(status: str, call: Call) -> bool:
 
 
 #: The flags that --certified reads; any other would be given in vain.
-_WITH_CERTIFIED = (
-    "certified",
-    "unlabeled",
-    "old",
-    "predictions",
-    "max_risk",
-    "allow_conditional",
-    "json",
-)
+_WITH_CERTIFIED = "certified unlabeled old predictions max_risk allow_conditional json"
 
 
 def _inherited(file: Path, certified: Path, call: Call, settings: Evaluation) -> int:
@@ -247,12 +239,12 @@ def _inherited(file: Path, certified: Path, call: Call, settings: Evaluation) ->
 
     if call.old is None:
         raise UsageError("--certified needs --old, the column of the certified model's answers.")
-    usual = Call()
-    for name in (field.name for field in fields(Call) if field.name not in _WITH_CERTIFIED):
-        if getattr(call, name) != getattr(usual, name):
+    read = _WITH_CERTIFIED.split()
+    for field in fields(Call):
+        if field.name not in read and getattr(call, field.name) != field.default:
             raise UsageError(
-                f"{dashed(name)} is not read where a promise is inherited with --certified: leave "
-                "it out."
+                f"{dashed(field.name)} is not read where a promise is inherited with --certified: "
+                "leave it out."
             )
     path = certified / "certificate.json" if certified.is_dir() else certified
     names = {"new": call.predictions, "old": call.old}
