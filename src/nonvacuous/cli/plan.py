@@ -67,6 +67,18 @@ def plan(
         labeled=labeled,
         curve=curve or _points(point),
     )
+    rows = [
+        {
+            "Examples": f"{row.examples:,}",
+            "Errors allowed": f"{row.allowed_errors:,}"
+            if row.allowed_errors >= 0
+            else "none will do",
+            "Chance": shown_down(row.chance, 3),
+            "Best promise": shown_up(row.smallest),
+            "Expected promise": shown_up(row.expected),
+        }
+        for row in result.rows
+    ]
     if page is not None:
         from nonvacuous.bounds import chance_to_promise
         from nonvacuous.report.evaluation import plan_page
@@ -75,9 +87,7 @@ def plan(
         sizes = sorted({max(1, result.rows[-1].examples * i // 400) for i in range(1, 401)})
         call = {"target": target, "risk": risk, "failure": failure}
         chances = [chance_to_promise(examples=n, **call) for n in sizes]
-        write_study(
-            plan_page(asdict(result), (str(result), result.told_apart), sizes, chances), page
-        )
+        write_study(plan_page(result, rows, sizes, chances), page)
         say(f"The page of this plan: {page}")
     if json:
         write_json(asdict(result))
@@ -88,13 +98,9 @@ def plan(
         f"The first number with this chance is {result.first:,}; {result.told_apart}"
         f"{'' if result.detectable_difference is None else compared}.",
     )
-    table = Table("examples", "errors allowed", "chance", "best promise", "expected promise")
-    for row in result.rows:
-        allowed = f"{row.allowed_errors:,}" if row.allowed_errors >= 0 else "none will do"
-        table.add_row(
-            f"{row.examples:,}", allowed, shown_down(row.chance, 3), shown_up(row.smallest),
-            shown_up(row.expected),
-        )  # fmt: skip
+    table = Table(*map(str.lower, rows[0]))
+    for row in rows:
+        table.add_row(*row.values())
     result_console().print(table)
     if result.division is not None:
         part = result.division

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
@@ -27,6 +27,9 @@ from nonvacuous.report.wording import (
     visible,
     whole,
 )
+
+if TYPE_CHECKING:
+    from nonvacuous.evaluation.plan import Division, Plan
 
 #: Rows of a table of groups, and of classes, on the page; the certificate has them all.
 _MOST, _MOST_CLASSES = 8, 4
@@ -286,40 +289,24 @@ def _watched(state: Mapping[str, Any]) -> tuple[Table, ...]:
 
 
 def plan_page(
-    plan: Mapping[str, Any], said: tuple[str, str], sizes: Sequence[int], chances: Sequence[float]
+    plan: Plan, rows: Sequence[Mapping[str, str]], sizes: Sequence[int], chances: Sequence[float]
 ) -> StudyPage:
-    """A plan: the answer, how the chance grows with the examples, and the table."""
+    """A plan: the answer, how the chance grows with the examples, and the rows of its table."""
     svg = lines(
         [
             Series("chance to promise the target", list(sizes), list(chances)),
-            Series("wanted", [sizes[0], sizes[-1]], [plan["chance"]] * 2),
+            Series("wanted", [sizes[0], sizes[-1]], [plan.chance] * 2),
         ],
         title="Chance to promise the target",
         x_label="examples",
         y_label="chance",
     )
-    sentence, told_apart = said
-    rows = [
-        {
-            "Examples": whole(row["examples"]),
-            "Errors allowed": whole(row["allowed_errors"])
-            if row["allowed_errors"] >= 0
-            else "none will do",
-            "Chance": shown_down(row["chance"], 3),
-            "Best promise": shown_up(row["smallest"]),
-            "Expected promise": shown_up(row["expected"]),
-        }
-        for row in plan["rows"]
-    ]
     return StudyPage(
-        title=f"risk of at most {plan['target']:g}",
+        title=f"risk of at most {plan.target:g}",
         kind="Plan",
         question="How many examples does it take?",
-        lead=f"{sentence}.",
-        badges=(
-            f"First reached at {whole(plan['first'])}",
-            capital(told_apart),
-        ),
+        lead=f"{plan}.",
+        badges=(f"First reached at {whole(plan.first)}", capital(plan.told_apart)),
         sections=(
             Section.of(
                 "How sure is success?",
@@ -328,19 +315,19 @@ def plan_page(
                 Figure(svg),
                 Table.of(rows),
             ),
-            *_division(plan["division"]),
+            *_division(plan.division),
         ),
     )
 
 
-def _division(part: Mapping[str, Any] | None) -> tuple[Section, ...]:
+def _division(part: Division | None) -> tuple[Section, ...]:
     """How to divide the labeled examples, and what each method would promise."""
     if part is None:
         return ()
     rows = (
-        (f"A plain test, {whole(part['held_out'])} held out", shown_up(part["test"])),
-        ("Testing while training (progressive)", shown_up(part["progressive"])),
-        ("A learned prior, at best", shown_up(part["learned_prior"])),
+        (f"A plain test, {whole(part.held_out)} held out", shown_up(part.test)),
+        ("Testing while training (progressive)", shown_up(part.progressive)),
+        ("A learned prior, at best", shown_up(part.learned_prior)),
     )
-    said = f"Of {whole(part['labeled'])} labeled examples: {part['advice']}"
+    said = f"Of {whole(part.labeled)} labeled examples: {part.advice}"
     return (Section.of("Which method?", said, Table(("Method", "Expected promise"), rows)),)
