@@ -51,37 +51,36 @@ _PLAIN = (bool, int, float, str, Path)
 
 def command_of(study: Study[Any, Any]) -> Callable[..., int]:
     """A function whose parameters are the study's settings and what every study takes besides."""
-
-    known = _flags(study)
+    flags = _flags(study)
 
     def command(**given: Any) -> int:
-        defaults = {name: default for name, (_, default) in known.items()}
+        defaults = {flag.name: flag.default for flag in flags}
         return _run(study, {"device": study.devices[0], **defaults, **given})
 
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=value)
-            for name, (kind, value) in known.items()
-        ]
-    )
+    command.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
     command.__doc__ = study.__doc__
     return command
 
 
-def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
+def _flags(study: Study[Any, Any]) -> list[inspect.Parameter]:
     """The settings first, as their model groups them, then what every study takes."""
-    flags: dict[str, tuple[Any, Any]] = {}
+    flags: list[inspect.Parameter] = []
     groups: Groups = cache(Group.create_ordered)
+
+    def flag(name: str, kind: Any, default: Any = None) -> None:
+        only = inspect.Parameter.KEYWORD_ONLY
+        flags.append(inspect.Parameter(name, only, annotation=kind, default=default))
+
     fields = study.settings.model_fields
     for name in (*(name for name in fields if name != "seed"), "seed"):
         kind = _kind(fields[name].annotation)
         if kind is not None:
-            flags[name] = (Annotated[kind, _parameter(kind, fields[name], groups)], None)
+            flag(name, Annotated[kind, _parameter(kind, fields[name], groups)])
     group = groups("The run")
 
     def add(name: str, kind: Any, text: str, default: Any = None) -> None:
         switch = [shared.SWITCH] if kind is bool else []
-        flags[name] = (Annotated[(kind, *switch, Parameter(help=text, group=group))], default)
+        flag(name, Annotated[(kind, *switch, Parameter(help=text, group=group))], default)
 
     usual = study.usual_folder or f"runs/{study.name}"
     add("out", Path | None, f"The folder for what is written; {usual} by default.")
@@ -107,8 +106,8 @@ def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
     kept = f"Go on with a run that was stopped: a {study.keeps} that is finished is kept."
     add("resume", bool, kept, False)
     add("force", bool, "Overwrite the results in the folder.", False)
-    flags["ledger"] = (Annotated[shared.Ledger, Parameter(group=group)], None)
-    flags["json"] = (Annotated[shared.Json, Parameter(group=group)], False)
+    flag("ledger", Annotated[shared.Ledger, Parameter(group=group)])
+    flag("json", Annotated[shared.Json, Parameter(group=group)], False)
     return flags
 
 
@@ -145,8 +144,7 @@ def _settings(kind: type[StudySettings], flags: dict[str, Any]) -> tuple[StudySe
         raise UsageError(
             f"--{chosen[0]} has settings of its own: leave out --{chosen[1]} or --{chosen[0]}."
         )
-    asked = {name: flags.get(name) for name in kind.model_fields}
-    given = {name: value for name, value in asked.items() if value is not None}
+    given = {name: flags[name] for name in kind.model_fields if flags.get(name) is not None}
     needed = {name: given[name] for name in given if kind.model_fields[name].is_required()}
     with exits.as_usage("--" if flags["config"] is None else "--config: "):
         if flags["config"] is not None:
