@@ -34,7 +34,8 @@ TENSORS_SHOWN = 8
 class Bar:
     """One row with a bar from ``start`` to ``end``, as fractions of the table's axis.
 
-    ``heading`` is set where a new group of rows begins.
+    ``heading`` is set where a new group of rows begins, ``column`` where the row stands for a
+    column of the rescaling.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Bar:
     end: float
     marked: bool = False
     heading: str = ""
+    column: RescalingColumn | None = None
 
 
 _STEPS = {
@@ -116,8 +118,7 @@ def layer_rows(certificate: Certificate) -> tuple[Bar, ...]:
     # A single tensor is not worth a row that says "1 further tensor".
     cut = TENSORS_SHOWN if len(terms) > TENSORS_SHOWN + 1 else len(terms)
     groups = [(clean(term.tensor), term.size, term.nats) for term in terms[:cut]]
-    if terms[cut:]:
-        rest = terms[cut:]
+    if rest := terms[cut:]:
         name = f"{len(rest)} further tensors"
         groups.append((name, sum(t.size for t in rest), sum(t.nats for t in rest)))
     axis = max(amount for _, _, amount in groups) or 1.0
@@ -163,13 +164,6 @@ _SYMMETRIES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row(Bar):
-    """One column of the certificate as a row under its prior, with its bar."""
-
-    column: RescalingColumn
-
-
 @dataclass(frozen=True)
 class Earned:
     """The complexity without any choice and as certified, in nats, and who earns the difference.
@@ -193,7 +187,7 @@ class Earned:
         return f" ({round_percent(amount / whole)} of the saving)" if whole > 0 else ""
 
 
-def rescaling_rows(certificate: Certificate) -> tuple[Row, ...]:
+def rescaling_rows(certificate: Certificate) -> tuple[Bar, ...]:
     """The same network accounted for in every way, under the heading of its prior."""
     columns = certificate.rescaling.columns if certificate.rescaling else ()
     if not columns:
@@ -205,7 +199,7 @@ def rescaling_rows(certificate: Certificate) -> tuple[Row, ...]:
         amount = total_nats(column)
         cut = "; its bar is cut" if amount > axis else ""
         shown.append(
-            Row(
+            Bar(
                 heading=f"Prior around {CENTERS[column.center]}" if column.center != center else "",
                 name=_name(column),
                 detail=f"bound ≤ {percent_up(column.kl_inverse)}{cut}",

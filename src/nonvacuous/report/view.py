@@ -40,9 +40,7 @@ class Mark:
 class View:
     """What the page says beyond the certificate's own fields; what is empty has no section there.
 
-    ``comparison`` comes from :func:`nonvacuous.comparison.compare`; ``history`` holds the events of
-    the run (the lines of its ``events.jsonl``); ``run_folder`` is where a checker finds the files;
-    ``labels`` is what ``nonvacuous randomize --run`` measured with random labels.
+    It is made of what :func:`nonvacuous.report.write_report` is given.
     """
 
     def __init__(
