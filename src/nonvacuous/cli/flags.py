@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -204,27 +204,24 @@ def variable_of(flag: str) -> str | None:
 def from_environment(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Fill in what was not given as a flag from NONVACUOUS_... variables."""
     for argument in arguments:
-        variable = variable_of(argument.name)
-        value = os.environ.get(variable) if variable is not None else None
-        if argument.tokens or variable is None or not value:
+        variable = variable_of(argument.name) or ""
+        value = os.environ.get(variable)
+        if argument.tokens or not value:
             continue
-        parts: Iterable[str] = (value,)
-        if argument.token_count()[1]:  # takes several values
-            parts = value.replace(",", " ").split()
-        for index, part in enumerate(parts):
+        several = argument.token_count()[1]
+        for index, part in enumerate(value.replace(",", " ").split() if several else [value]):
             argument.append(Token(keyword=variable, value=part, source="environment", index=index))
 
 
 def from_toml(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Fill in what neither flags nor environment gave from the file named by --config."""
-    named = [argument for argument in arguments if argument.name == "--config"]
-    if not named or not named[0].tokens:
-        return
-    path = Path(named[0].tokens[-1].value).expanduser()
-    with as_usage("--config: "):
-        record = read_toml(path)
     named = [argument for argument in arguments if argument.name.startswith("--")]
     known = {argument.name.removeprefix("--"): argument for argument in named}
+    if "config" not in known or not known["config"].tokens:
+        return
+    path = Path(known["config"].tokens[-1].value).expanduser()
+    with as_usage("--config: "):
+        record = read_toml(path)
     for key in record:
         flag = key.replace("_", "-")
         if f"--{flag}" in DECIDED_ANEW or flag == "config":

@@ -68,14 +68,10 @@ def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
         if source in owner
     ]
     layout = layered([box.name for box in boxes], edges)
-    legend = [
-        (
-            f"λ{k + 1}",
-            color_of(k),
-            f"{g.name}: {plural(g.size, 'channel')}, each with its own scale",
-        )
-        for k, g in enumerate(groups.groups)
-    ]
+    legend = []
+    for k, group in enumerate(groups.groups):
+        text = f"{group.name}: {plural(group.size, 'channel')}, each with its own scale"
+        legend.append((f"λ{k + 1}", color_of(k), text))
     legend.append(("", _GRAY, "dashed gray: channels that keep the scale 1"))
     if graph.support:
         legend.append(("", _RED, "dashed red: no scale passes this layer (see the text output)"))
@@ -210,11 +206,8 @@ def _boxes(graph: LayerGraph, groups: ScaleGroups) -> list[Box]:
             for side in (True, False)
         )
         stops = (node.layer, node.op) in blocked
-        if node.parameters:
-            passed = multiplied
-        elif stops:
-            passed = ()
-        else:
+        passed = multiplied
+        if not (node.parameters or stops):
             passed = tuple(dict.fromkeys(g for s in node.inputs for g in stream.get(s, ())))
         stream[node.name] = passed
         last = boxes[-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,8 +51,7 @@ def inspect(
         from nonvacuous.cli.graph_picture import picture
 
         title = f"{network.model} ({subject.shape})"
-        drawn = picture(subject.graph, subject.groups, title=title).encode()
-        write_atomically(svg, drawn)
+        write_atomically(svg, picture(subject.graph, subject.groups, title=title))
     output.answered(record, _write_text, as_json=json)
     if svg is not None:
         output.say(f"Picture: {svg}")
@@ -156,20 +155,12 @@ def _write_text(record: dict[str, Any]) -> None:
         output.write_lines(f"One weight under several names: {', '.join(names)}.")
     if record["untouched"]:
         output.write_lines(f"Touched by no scale: {', '.join(record['untouched'])}.")
-    _write_list(
-        "Channels that keep the scale 1:",
-        [(entry["what"], entry["reason"]) for entry in record["pinned"]],
-    )
-    _write_list(
-        "Layers that no scale passes:",
-        [
-            (
-                f"{entry['layer'] or 'the network'} ({entry['operator']})",
-                f"{entry['reason']}. {entry['remedy']}",
-            )
-            for entry in record["no_scale_passes"]
-        ],
-    )
+    pinned = [(entry["what"], entry["reason"]) for entry in record["pinned"]]
+    _write_list("Channels that keep the scale 1:", pinned)
+    stops = record["no_scale_passes"]
+    names = (f"{entry['layer'] or 'the network'} ({entry['operator']})" for entry in stops)
+    reasons = (f"{entry['reason']}. {entry['remedy']}" for entry in stops)
+    _write_list("Layers that no scale passes:", zip(names, reasons, strict=True))
 
 
 def _table(record: dict[str, Any]) -> Table:
@@ -199,15 +190,14 @@ def _written(entry: dict[str, Any]) -> str:
     return f"{entry['tensor']} [{','.join(map(str, entry['axes']))}]{power}"
 
 
-def _write_list(heading: str, entries: list[tuple[str, str]]) -> None:
+def _write_list(heading: str, entries: Iterable[tuple[str, str]]) -> None:
     """One line for each reason, with everything that it holds for in front."""
     together: dict[str, list[str]] = {}
     for what, why in entries:
         together.setdefault(why, []).append(what)
-    if together:
-        output.write_lines(
-            heading, *(f"  {', '.join(what)}: {why}" for why, what in together.items())
-        )
+    lines = [f"  {', '.join(what)}: {why}" for why, what in together.items()]
+    if lines:
+        output.write_lines(heading, *lines)
 
 
 def _next(subject: Subject, network: NetworkFlags, weights: Path | None, svg: Path | None) -> str:

@@ -92,8 +92,7 @@ def _follow(
     observer: Monitor, file: Path, columns: Columns, *, every: float | None, page: Path | None
 ) -> None:
     """Read what is new, once or ``every`` so many seconds until an alarm."""
-    before: tuple[int, int] | None = None
-    looked: tuple[int, int] | None = None
+    before = looked = (-1, -1)  # no version of a file
     said = ""
     while True:
         now = _version(file)

@@ -79,8 +79,7 @@ class Narration:
 
     def say(self, text: str) -> None:
         """A line of its own, above the bars."""
-        console = self._bars.console if self._bars is not None else self._console
-        console.print(printable(text), soft_wrap=True)
+        self._console.print(printable(text), soft_wrap=True)
 
 
 @contextmanager

@@ -180,7 +180,6 @@ def runs(
         interesting += [n for run in everything if run.certificate is None for n in run.figures]
         rows = [run.row() for run in everything]
         names = columns_of(rows)
-        total = len(rows)
         rows = select(rows, [*([f"state={state}"] if state else []), *where])
         if sql is not None:
             rows = query(rows, sql)
@@ -211,7 +210,7 @@ def runs(
             "--columns chooses, and a wider terminal or a file shows more."
         )
     if not (csv or json or sql):
-        say(f"{len(rows):,} of {plural(total, 'run')}")
+        say(f"{len(rows):,} of {plural(len(everything), 'run')}")
         write_next(shlex.join(["nonvacuous", "report", str(folder)]))
     return DONE
 

@@ -226,13 +226,11 @@ def _examples(
 
 def _advise(verification: Verification, certificate: Certificate) -> None:
     """Which flags would let more checks be made."""
-    from nonvacuous.studies.networks import is_built_in
-
     fields = {finding.field for finding in verification.unchecked}
     missing: dict[str, str | None] = {"RUN_FOLDER": None} if "artifacts" in fields else {}
     if "data" in fields:
         missing["--data"] = "SOURCE"
-    own = certificate.evaluation is None and not is_built_in(certificate.model.architecture)
+    own = certificate.evaluation is None and not certificate.model.built_in
     if "model" in fields or ("data" in fields and own):
         missing["--model"] = "MODULE:FUNCTION"
     if missing:

@@ -323,23 +323,22 @@ def _digits_table() -> np.ndarray:
 
 def describe(dataset: Dataset) -> dict[str, Any]:
     """Counts, shapes, class names, label histogram, duplicates and hashes; ready for JSON."""
-    record: dict[str, Any] = {
+    train, test = dataset.train, dataset.test
+    return {
         "name": dataset.name,
-        "classes": dataset.train.classes,
-        "class_names": list(dataset.train.class_names),
-        "example_shape": list(dataset.train.example_shape),
-        "train": _describe_part(dataset.train),
-        "test": None,
-        "duplicates_across": None,
+        "classes": train.classes,
+        "class_names": list(train.class_names),
+        "example_shape": list(train.example_shape),
+        "train": _describe_part(train),
+        "test": None if test is None else _describe_part(test),
+        "duplicates_across": None
+        if test is None
+        else {
+            "inputs": len(find_duplicates(train, test, ignore_labels=True)),
+            "inputs_and_labels": len(find_duplicates(train, test)),
+        },
         "unused": list(dataset.unused),
     }
-    if dataset.test is not None:
-        record["test"] = _describe_part(dataset.test)
-        record["duplicates_across"] = {
-            "inputs": len(find_duplicates(dataset.train, dataset.test, ignore_labels=True)),
-            "inputs_and_labels": len(find_duplicates(dataset.train, dataset.test)),
-        }
-    return record
 
 
 def _describe_part(examples: Examples) -> dict[str, Any]:

@@ -30,9 +30,12 @@ class CertifiedTest(TrainerCallback):  # type: ignore[misc]
     def __call__(self, prediction: Any) -> dict[str, float]:
         scores = prediction.predictions
         scores = scores[0] if isinstance(scores, tuple) else scores
-        answers = (self._call["settings"] or Evaluation()).entry.answers
+        if (self._call["settings"] or Evaluation()).entry.answers:
+            scores = classes_of(scores)
+        elif scores.ndim == 2 and scores.shape[1] == 1:  # a regressor's
+            scores = scores[:, 0]
         self.report = evaluate(
-            predictions=classes_of(scores) if answers else _one_column(scores),
+            predictions=scores,
             labels=prediction.label_ids,
             **self._call,
         )
@@ -43,8 +46,3 @@ class CertifiedTest(TrainerCallback):  # type: ignore[misc]
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self.report is not None:
             self.report.save(Path(args.output_dir) / "certificate.json")
-
-
-def _one_column(scores: Any) -> Any:
-    """A regressor's answers come as a table of one column."""
-    return scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores
