@@ -16,7 +16,7 @@ from nonvacuous.comparison import compare
 from nonvacuous.report import html, view
 from nonvacuous.report.plots import Series
 from nonvacuous.report.svg import COLORS
-from nonvacuous.report.view import Curve, View, curves, drawn
+from nonvacuous.report.view import View, curves, drawn
 from nonvacuous.report.wording import clean
 from tests.report import samples
 
@@ -79,8 +79,7 @@ def test_readers_who_cannot_see_it_hear_the_same() -> None:
 @pytest.mark.parametrize("name", samples.HOSTILE)
 def test_hostile_names_are_drawn_as_text(name: str) -> None:
     cleaned = clean(name)
-    curve = Curve(cleaned, (Series(cleaned, (1.0, 2.0), (0.5, 0.25)),))
-    svg = drawn(curve, 0)
+    svg = drawn(1, cleaned, [Series(cleaned, (1.0, 2.0), (0.5, 0.25))])
     root = ElementTree.fromstring(svg)
     assert {element.tag for element in root.iter()} <= {
         *("svg", "title", "desc", "g", "path", "text", "defs", "clipPath", "rect", "use"),
@@ -89,7 +88,7 @@ def test_hostile_names_are_drawn_as_text(name: str) -> None:
 
 
 def training() -> str:
-    return drawn(curves(samples.events())[0], 0)
+    return drawn(1, *next(iter(curves(samples.events()).items())))
 
 
 def test_colors_are_the_page_s_own() -> None:

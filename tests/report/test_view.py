@@ -431,7 +431,7 @@ def test_the_sum_over_tensors_says_what_symmetries_take_off_it() -> None:
 
 def test_a_certificate_needs_no_comparison() -> None:
     shown = view.View(samples.posterior())
-    assert shown.steps == () and shown.bounds == () and shown.curves == ()
+    assert shown.steps == () and shown.bounds == () and shown.curves == {}
     assert shown.layers
 
 
@@ -444,9 +444,9 @@ def test_history_becomes_curves_and_odd_events_are_left_out() -> None:
         {"phase": "once", "event": "epoch", "epoch": 0, "metrics": {"loss": 1.0}},
     ]
     curves = view.View(samples.posterior(), history=events).curves
-    assert [curve.phase for curve in curves] == ["prior", "posterior"]
-    assert [line.label for line in curves[1].lines] == ["objective", "error"]
-    assert len(curves[1].lines[1].y) == 20
+    assert list(curves) == ["prior", "posterior"]
+    assert [line.label for line in curves["posterior"]] == ["objective", "error"]
+    assert len(curves["posterior"][1].y) == 20
 
 
 @pytest.mark.parametrize("name", samples.SAMPLES)

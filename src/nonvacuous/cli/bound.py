@@ -231,9 +231,8 @@ def _predictor(present: set[str]) -> str:
     return "randomized" if mode == "sampled" else mode
 
 
-percent_up, percent_down = (
-    partial(function, digits=4) for function in (wording.percent_up, wording.percent_down)
-)
+percent_up = partial(wording.percent_up, digits=4)
+percent_down = partial(wording.percent_down, digits=4)
 _SUBJECTS = {
     "randomized": "the randomized network (weights drawn afresh from the posterior)",
     "drawn": "the one network drawn from the posterior",

@@ -222,8 +222,7 @@ def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: b
         say("This run was finished before: nothing was computed again.")
     if certificate.beside_guessing:
         say(f"Warning: {certificate.beside_guessing}.")
-    saved = saved_in_one_line(certificate)
-    if saved:
+    if saved := saved_in_one_line(certificate):
         say(saved)
     say(f"Run folder: {folder}")
     if call.report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -151,18 +152,11 @@ def _table(
         named = {"second": second[0], "id": str(columns.id)}
         other = read_columns(path, named, where, measured=measured)
         if not numbers:
-            other |= _labels_in(path, columns)
+            with suppress(Unrecognized):  # not every file has the labels too
+                other |= read_columns(path, {"labels": columns.labels}, where)
         name = path.stem if path.stem not in (*challengers, file.stem) else str(path)
         challengers[name] = _paired(table, other, path)
     return table, challengers
-
-
-def _labels_in(path: Path, columns: Columns) -> dict[str, Any]:
-    """The labels of another file, where it has them."""
-    try:
-        return read_columns(path, {"labels": columns.labels}, columns.where)
-    except Unrecognized:
-        return {}
 
 
 def _check_named_once(ids: Any) -> None:

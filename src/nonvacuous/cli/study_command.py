@@ -207,8 +207,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
         study.show(result, result_console())
     sys.stdout.flush()
     say(*(f"Written: {path}" for path in paths.values()))
-    problem = study.problem(result)
-    if problem:
+    if problem := study.problem(result):
         page = str(paths.get(PAGE, folder))
         write_error(problem, next_command=shlex.join(["python", "-m", "webbrowser", page]))
         return exits.FAILED

@@ -6,7 +6,6 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 from rich.console import Console
@@ -124,12 +123,10 @@ class Section:
     @classmethod
     def of(cls, heading: str, *content: str | Figure | Table, folded: str = "") -> Section:
         """What it holds, in any order, sorted by kind; empty paragraphs are left out."""
-        kinds: dict[str, Any] = {"paragraphs": str, "figures": Figure, "tables": Table}
-        parts: dict[str, Any] = {
-            name: tuple(part for part in content if part and isinstance(part, kind))
-            for name, kind in kinds.items()
-        }
-        return cls(heading, **parts, folded=folded)
+        paragraphs = tuple(part for part in content if part and isinstance(part, str))
+        figures = tuple(part for part in content if isinstance(part, Figure))
+        tables = tuple(part for part in content if isinstance(part, Table))
+        return cls(heading, paragraphs, figures, tables, folded)
 
 
 @dataclass(frozen=True)

@@ -76,13 +76,12 @@ def step_rows(certificate: Certificate, steps: tuple[Step, ...]) -> tuple[Bar, .
         return ()
     axis = max(step.risk_upper for step in steps) or 1.0
     rows, before = [], 0.0
-    for number, step in enumerate(steps):
+    for step in steps:
         start, end = sorted((before / axis, step.risk_upper / axis))
         value = percent(step.risk_upper)
         if step.key != "counted":
             value = shown_bound(step.risk_upper, certificate)
-        last = number == len(steps) - 1
-        rows.append(Bar(_STEPS[step.key], step.key, value, start, end, marked=last))
+        rows.append(Bar(_STEPS[step.key], step.key, value, start, end, marked=step is steps[-1]))
         before = step.risk_upper
     return tuple(rows)
 

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
@@ -127,7 +127,8 @@ def _missing(certificate: Certificate, folder: Path | None) -> str:
 def render(shown: View) -> str:
     """The whole page; the same view gives the same text."""
     # Drawings are made by ElementTree, which escapes: they alone are not escaped again.
-    training = [Markup(drawn(curve, number)) for number, curve in enumerate(shown.curves)]
+    panels = enumerate(shown.curves.items(), start=1)
+    training = [Markup(drawn(number, *panel)) for number, panel in panels]
     return html.page("certificate.html.jinja", view=shown, training=training)
 
 
@@ -206,15 +207,11 @@ _CURVES_A_PANEL = 2
 _PANELS = 3
 
 
-class Curve(NamedTuple):
-    """One phase of training: a panel with one or two lines, epoch by epoch."""
+def curves(history: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Series, ...]]:
+    """One or two lines for each phase of training, in the order in which they ran.
 
-    phase: str
-    lines: tuple[Series, ...]
-
-
-def curves(history: Sequence[Mapping[str, Any]]) -> tuple[Curve, ...]:
-    """The phases in the order they ran. What is not a finite number by epoch is left out."""
+    What is not a finite number by epoch is left out.
+    """
     phases: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for event in history:
         epoch, metrics = wording.finite(event.get("epoch")), event.get("metrics")
@@ -225,23 +222,14 @@ def curves(history: Sequence[Mapping[str, Any]]) -> tuple[Curve, ...]:
             value = wording.finite(metrics.get(name))
             if value is not None:
                 panel.setdefault(name, []).append((epoch + 1.0, value))
-    return tuple(
-        Curve(phase, _lines(panel))
-        for phase, panel in list(phases.items())[:_PANELS]
-        if _lines(panel)
-    )
+    shown = {phase: _lines(panel) for phase, panel in list(phases.items())[:_PANELS]}
+    return {phase: series for phase, series in shown.items() if series}
 
 
-def drawn(curve: Curve, number: int) -> str:
+def drawn(number: int, phase: str, series: Sequence[Series]) -> str:
     """The course of one phase; ``number`` tells the drawings of a page apart."""
-    lowest = min(value for line in curve.lines for value in line.y)
-    return lines(
-        curve.lines,
-        title=f"{number + 1}: {curve.phase}",
-        x_label="epoch",
-        y_label="",
-        lowest=min(0.0, lowest),
-    )
+    lowest = min(0.0, *(value for line in series for value in line.y))
+    return lines(series, title=f"{number}: {phase}", x_label="epoch", y_label="", lowest=lowest)
 
 
 def _lines(panel: Mapping[str, list[tuple[float, float]]]) -> tuple[Series, ...]:
