@@ -15,8 +15,7 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certify import certify
 from nonvacuous.claims import write_record
-from nonvacuous.cli import exits
-from nonvacuous.cli.exits import CommandError, UsageError, again
+from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError, again
 from nonvacuous.cli.flags import device_of
 from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
@@ -204,6 +203,6 @@ def _tell(record: dict[str, Any], path: Path, folder: Path, *, as_json: bool) ->
             "by bad luck, or there is a mistake.",
             next_command=shlex.join(["nonvacuous", "verify", str(folder)]),
         )
-        return exits.FAILED
+        return FAILED
     write_next(shlex.join(["nonvacuous", "report", str(folder)]))
-    return exits.DONE
+    return DONE

@@ -18,9 +18,8 @@ from cyclopts import Group, Parameter
 from joblib import cpu_count
 from pydantic.fields import FieldInfo
 
-from nonvacuous.cli import exits
 from nonvacuous.cli import flags as shared
-from nonvacuous.cli.exits import UsageError, again
+from nonvacuous.cli.exits import DONE, FAILED, UsageError, again, as_usage
 from nonvacuous.cli.narration import Narration, working
 from nonvacuous.cli.output import result_console, say, write_error, write_json, write_next
 from nonvacuous.cli.sweep import Where
@@ -146,19 +145,19 @@ def _settings(kind: type[StudySettings], flags: dict[str, Any]) -> tuple[StudySe
         )
     given = {name: flags[name] for name in kind.model_fields if flags.get(name) is not None}
     needed = {name: given[name] for name in given if kind.model_fields[name].is_required()}
-    with exits.as_usage("--" if flags["config"] is None else "--config: "):
+    with as_usage("--" if flags["config"] is None else "--config: "):
         if flags["config"] is not None:
             settings = kind.from_toml(flags["config"], **needed)
         else:
             settings = getattr(kind, chosen[0])() if chosen else kind.of(needed)
-    with exits.as_usage("--"):
+    with as_usage("--"):
         settings = settings.changed(**given)
     return settings, chosen[0] if chosen and chosen[0] != "config" else ""
 
 
 def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
     settings, preset = _settings(study.settings, flags)
-    with exits.as_usage("--"):
+    with as_usage("--"):
         title = study.title(settings)
         study.cells(settings, ())
     folder: Path | None = flags["out"] or study.folder(settings, preset)
@@ -170,7 +169,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
         else:
             answer.show(result_console())
         write_next(again(answer.next, without=shared.DECIDED_ANEW))
-        return exits.DONE
+        return DONE
     _check_folder(study, folder, flags)
     around = _surroundings(study, flags)
 
@@ -210,12 +209,12 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
     if problem := study.problem(result):
         page = str(paths.get(PAGE, folder))
         write_error(problem, next_command=shlex.join(["python", "-m", "webbrowser", page]))
-        return exits.FAILED
+        return FAILED
     following = study.next_command(result, folder)
     own = {} if folder is None else shared.instead_of(folder)  # its folder holds this study
     changes = following if isinstance(following, str) else {**own, **following}
     write_next(again(changes, without=shared.DECIDED_ANEW))
-    return exits.DONE
+    return DONE
 
 
 def _check_folder(study: Study[Any, Any], folder: Path | None, flags: Mapping[str, Any]) -> None:

@@ -19,7 +19,6 @@ from nonvacuous.comparison import Comparison
 from nonvacuous.foreign import run_settings
 from nonvacuous.kinds import DATA_SETS
 from nonvacuous.report import html, measured, tables, wording
-from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
 from nonvacuous.report.plots import Series, lines
 
 #: Below this, everything of interest sits in a corner of the scale and is magnified.
@@ -69,15 +68,15 @@ class View:
             "verdict.txt.jinja",
             **said,
             retrained=measured.twin_name(certificate) == measured.RETRAINED,
-            errors=errors_on_test(certificate),
-            predictor=PREDICTOR[certificate.predictor],
+            errors=measured.errors_on_test(certificate),
+            predictor=measured.PREDICTOR[certificate.predictor],
         )
         #: The command that gives the twin's smaller promise.
         twin = certificate.held_out_twin
         smaller = twin is not None and twin.risk_upper < certificate.risk_upper
         dominated = certificate.dominated and smaller
         self.tighter = wording.clean(certificate.plain_test) if dominated else ""
-        self.predictor = PREDICTOR[certificate.predictor].removeprefix("the ")
+        self.predictor = measured.PREDICTOR[certificate.predictor].removeprefix("the ")
         #: The given network itself, where the promise is about noise around it: its errors among
         #: the examples that count and in a test, and what that test is worth.
         self.own_counted = measured.own_error(certificate, test=False)
@@ -137,7 +136,7 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
     rate = measured.measured_risk(certificate)
     held_out = not certificate.kind.prior
     name = "Error counted" if held_out else "Training error"
-    counted = [o for o in certificate.observed if not is_test(o)]
+    counted = [o for o in certificate.observed if not measured.is_test(o)]
     if certificate.sparsity is not None and counted:
         # What the bound starts from is the loss of noise; this is the network's own.
         rate = counted[0].errors / counted[0].trials
@@ -149,7 +148,7 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
     if own is not None:
         rate = own.errors / own.trials
         marks.append(Mark("test", "Test error, your network", rate, wording.percent(rate), note))
-    for error in errors_on_test(certificate)[: 0 if own else 1]:
+    for error in measured.errors_on_test(certificate)[: 0 if own else 1]:
         # Both errors are the certified predictor's where it was tested; else the mark says whose.
         name = "Test error" if error.own else f"Test error, {error.whose}"
         marks.append(Mark("test", name, error.rate, wording.percent(error.rate), note))
