@@ -218,23 +218,24 @@ def test_boxes_never_overlap_and_lines_go_down():
     edges = [(f"n{k}", f"n{k + 1}") for k in range(19)]
     edges += [("n0", "n5"), ("n2", "n9"), ("n9", "n17"), ("n9", "n12"), ("n3", "n7")]
     found = layered(names, edges)
+    row_of = {name: row for name, (_, row) in found.points.items()}
     for start, end in edges:
-        assert found.rows[start] < found.rows[end]
+        assert row_of[start] < row_of[end]
         rows = [row for _, row in found.lines[start, end]]
-        assert rows == list(range(found.rows[start], found.rows[end] + 1))
+        assert rows == list(range(row_of[start], row_of[end] + 1))
     by_row: dict[int, list[float]] = {}
-    for name in names:
-        by_row.setdefault(found.rows[name], []).append(found.columns[name])
+    for column, row in found.points.values():
+        by_row.setdefault(row, []).append(column)
     for columns in by_row.values():
         ordered = sorted(columns)
         assert all(b - a >= 1 - 1e-9 for a, b in pairwise(ordered))
-    assert min(found.columns.values()) >= 0.5 - 1e-9
-    assert max(found.columns.values()) <= found.width - 0.5 + 1e-9
+    assert min(column for column, _ in found.points.values()) >= 0.5 - 1e-9
+    assert max(column for column, _ in found.points.values()) <= found.width - 0.5 + 1e-9
 
 
 def test_crossings_are_avoided():
     names = ["a", "b", "c", "d", "e", "f"]
     edges = [("a", "b"), ("a", "c"), ("b", "e"), ("c", "d"), ("d", "f"), ("e", "f")]
     found = layered(names, edges)
-    left = found.columns["b"] < found.columns["c"]
-    assert (found.columns["e"] < found.columns["d"]) == left
+    left = found.points["b"] < found.points["c"]
+    assert (found.points["e"] < found.points["d"]) == left

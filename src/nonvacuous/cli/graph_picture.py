@@ -90,10 +90,7 @@ def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
             _line([_position(point, left, top) for point in points], by_name[start], by_name[end])
             for (start, end), points in layout.lines.items()
         ],
-        boxes=[
-            _drawn(box, *_position((layout.columns[box.name], layout.rows[box.name]), left, top))
-            for box in boxes
-        ],
+        boxes=[_drawn(box, *_position(layout.points[box.name], left, top)) for box in boxes],
         legend=[(below + k * _LEGEND_LINE, *entry) for k, entry in enumerate(legend)],
     )
 
@@ -105,10 +102,9 @@ def color_of(group: int) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Positions in units of columns and rows; a line lists the points that it passes."""
+    """Middles in units of columns and rows; a line lists the points that it passes."""
 
-    columns: Mapping[str, float]
-    rows: Mapping[str, int]
+    points: Mapping[str, tuple[float, int]]
     lines: Mapping[tuple[str, str], tuple[tuple[float, int], ...]]
     width: float
     height: int
@@ -118,8 +114,8 @@ def layered(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> Layout:
     """Where boxes go: as many rows down as the longest way from the input, near their neighbors.
 
     >>> drawing = layered(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")])
-    >>> drawing.rows, len(drawing.lines["a", "c"])
-    ({'a': 0, 'b': 1, 'c': 2}, 3)
+    >>> [drawing.points[name][1] for name in "abc"], len(drawing.lines["a", "c"])
+    ([0, 1, 2], 3)
     """
     graph = networkx.DiGraph()
     graph.add_nodes_from(names)
@@ -138,14 +134,10 @@ def layered(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> Layout:
     width = {name: 1.0 if name in rows else _PASSING for name in links}
     x = _columns(levels, links, width)
     left = min((x[name] - width[name] / 2 for name in x), default=0.0)
-    row_of = {name: row for row, level in enumerate(levels) for name in level}
+    points = {name: (x[name] - left, k) for k, level in enumerate(levels) for name in level}
     return Layout(
-        columns={name: x[name] - left for name in names},
-        rows=rows,
-        lines={
-            edge: tuple((x[name] - left, row_of[name]) for name in chain)
-            for edge, chain in chains.items()
-        },
+        points={name: points[name] for name in names},
+        lines={edge: tuple(points[name] for name in chain) for edge, chain in chains.items()},
         width=max((x[name] + width[name] / 2 for name in x), default=1.0) - left,
         height=len(levels),
     )
