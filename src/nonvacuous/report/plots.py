@@ -50,12 +50,6 @@ class Series:
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
 
-    def in_words(self) -> str:
-        """The course in words."""
-        if not len(self.y):
-            return f"{self.label}: nothing"
-        return f"{self.label}: from {self.y[0]:.4g} to {self.y[-1]:.4g}"
-
 
 @plain_settings()
 def lines(
@@ -84,7 +78,8 @@ def lines(
         axes.axhline(level[1], color=COLORS["muted"], lw=1, ls=(0, (1, 2)), label=level[0])
     _scales(axes, log_x, log_y)
     axes.set_ylim(bottom=lowest, top=highest)
-    words = "; ".join(entry.in_words() for entry in series)
+    courses = (f"from {s.y[0]:.4g} to {s.y[-1]:.4g}" if len(s.y) else "nothing" for s in series)
+    words = "; ".join(f"{s.label}: {course}" for s, course in zip(series, courses, strict=True))
     return finish(figure, axes, title, words, legend=len(series) > 1 or level is not None)
 
 

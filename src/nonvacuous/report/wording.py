@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,31 +13,27 @@ _SLACK = Fraction(11, 10)
 _FINEST = 9
 
 
-@dataclass(frozen=True)
-class Frequency:
-    """``count`` in ``out_of``; ``strict`` when the risk is strictly below it."""
+def frequency(risk: float) -> str:
+    """The risk as a count in a power of ten, in words.
 
-    count: int
-    out_of: int
-    strict: bool
-
-    def __str__(self) -> str:
-        return f"{'fewer than' if self.strict else 'at most'} {self.count:,} in {self.out_of:,}"
-
-
-def frequency(risk: float) -> Frequency:
-    """The risk as a count in a power of ten, rounded up by at most a tenth.
-
-    >>> str(frequency(0.187)), str(frequency(0.0118)), str(frequency(0.5))
+    >>> frequency(0.187), frequency(0.0118), frequency(0.5)
     ('fewer than 19 in 100', 'fewer than 12 in 1,000', 'at most 50 in 100')
     """
+    count, out_of = counted(risk)
+    return (
+        f"{'fewer than' if count > Fraction(risk) * out_of else 'at most'} {count:,} in {out_of:,}"
+    )
+
+
+def counted(risk: float) -> tuple[int, int]:
+    """The risk as a count in a power of ten, rounded up by at most a tenth."""
     exact = Fraction(risk)
     for digits in range(2, _FINEST + 1):
         out_of = 10**digits
         count = math.ceil(exact * out_of)
         if count <= exact * out_of * _SLACK and (count < out_of or exact == 1):
             break
-    return Frequency(count, out_of, strict=count > exact * out_of)
+    return count, out_of
 
 
 def percent(value: float) -> str:
@@ -122,8 +117,7 @@ def odds(failure: float) -> tuple[str, str]:
     if exact.denominator <= 10_000:
         count, out_of = exact.numerator, exact.denominator
     else:
-        rounded = frequency(failure)
-        count, out_of = rounded.count, rounded.out_of
+        count, out_of = counted(failure)
     return f"{out_of:,}", "one" if count == 1 else f"{count:,}"
 
 
