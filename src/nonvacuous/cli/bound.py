@@ -105,6 +105,7 @@ def _calculate(examples: int, confidence: float, given: dict[str, Any]) -> dict[
     budget = bounds.ConfidenceBudget(failure_of(confidence))
     inputs: dict[str, float | int] = {"examples": examples}
     more: dict[str, float | int] = {}
+    extra: dict[str, Any] = {}
     errors, risk = given.get("--errors", 0), given.get("--risk", 0.0)
 
     if predictor == "held-out":
@@ -129,16 +130,14 @@ def _calculate(examples: int, confidence: float, given: dict[str, Any]) -> dict[
             risk = bounds.sampling(errors=errors, trials=trials, failure=share)
             inputs |= {"errors": errors, "trials": trials}
         inputs |= {"empirical_risk": risk, "kl_nats": given["--kl"]}
-        for name in ("temperature", "second_moment"):
-            if dashed(name) in given:
-                more[name] = given[dashed(name)]
+        chosen = (name for name in ("temperature", "second_moment") if dashed(name) in given)
+        more = {name: given[dashed(name)] for name in chosen}
         if more.get("second_moment", risk) > risk:
             raise UsageError(
                 f"--second-moment must not exceed --risk (losses lie in [0, 1], so squares are "
                 f"smaller), got --second-moment = {more['second_moment']!r} and --risk = {risk!r}."
             )
     failure = budget.spend_rest("bound", reason=reason)
-    extra: dict[str, Any] = {}
     if predictor == "held-out":
         # The lower end alone, and both ends at once for half the failure probability each.
         half: dict[str, Any] = {"errors": errors, "examples": examples, "failure": failure / 2}
@@ -151,30 +150,24 @@ def _calculate(examples: int, confidence: float, given: dict[str, Any]) -> dict[
         observed = errors / given["--trials"] if "--trials" in given else risk
         wrong = min(examples, math.ceil(Decimal(repr(observed)) * examples))
         most = tail_end(wrong, examples, budget.failure)
-        reference = {"errors": wrong, "examples": examples, "risk_upper": most}
-        extra = {"held_out_reference": reference}
+        extra["held_out_reference"] = {"errors": wrong, "examples": examples, "risk_upper": most}
     comparison = compare(
         _ABOUT[predictor], {**inputs, **more}, failure, paid="--compare-paid" in given
     )
-    chosen = next(row for row in comparison.rows if row.name == comparison.best)
+    best = next(row for row in comparison.rows if row.name == comparison.best)
+    others = (row for row in comparison.rows if row.relation == OWN_EVENT and not comparison.paid)
     return {
         "predictor": predictor,
         "inputs": inputs,
         "confidence": confidence,
         "budget": budget.to_dict(),
-        "risk_upper": chosen.risk_upper,
-        "is_vacuous": chosen.risk_upper >= 1.0,
-        "best": chosen.name,
+        "risk_upper": best.risk_upper,
+        "is_vacuous": best.risk_upper >= 1.0,
+        "best": best.name,
         "compared": comparison.paid,
         "events": comparison.events,
         "failure_each": comparison.failure,
-        "smaller_but_not_chosen": [
-            row.name
-            for row in comparison.rows
-            if not comparison.paid
-            and row.relation == OWN_EVENT
-            and row.risk_upper < chosen.risk_upper
-        ],
+        "smaller_but_not_chosen": [r.name for r in others if r.risk_upper < best.risk_upper],
         "bounds": [asdict(row) for row in comparison.rows],
         **extra,
     }

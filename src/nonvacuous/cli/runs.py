@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv as csv_module
-import io
 import re
 import shlex
 import sys
@@ -199,11 +198,9 @@ def runs(
         chosen = [{name: row.get(name) for name in shown if name in row} for row in rows]
         write_json({"folder": str(folder), "runs": chosen})
     elif csv:
-        text = io.StringIO()
-        writer = csv_module.writer(text, lineterminator="\n")
+        writer = csv_module.writer(sys.stdout, lineterminator="\n")
         writer.writerow([_cell(name) for name in shown])
         writer.writerows([_cell(row.get(name)) for name in shown] for row in rows)
-        sys.stdout.write(text.getvalue())
     elif left_out := print_table(rows, shown, known=None if sql is None else names):
         say(
             f"No room for {', '.join(left_out)}: --csv and --json have every column, "
