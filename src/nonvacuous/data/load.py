@@ -25,7 +25,7 @@ from nonvacuous.data.examples import (
 from nonvacuous.data.readers import FILE_READERS
 from nonvacuous.data.readers.npz import has_arrays, read_arrays
 from nonvacuous.data.readers.pictures import read_idx, read_images
-from nonvacuous.data.readers.tables import read_labelled, read_parquet
+from nonvacuous.data.readers.tables import read_parquet
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.foreign import imported
 from nonvacuous.kinds import DATA_SETS
@@ -93,12 +93,17 @@ def read(
         names = FASHION_NAMES if text == "fashion-mnist" else DIGIT_NAMES
         return _read_idx_folder(_named_folder(text, data_dir), name=text, class_names=names)
     path, column = file_and_column(source)
+    reader = FILE_READERS.get(path.suffix.lower())
     if column is not None:
-        return read_labelled(path, column, class_names=class_names)
+        if reader is None or path.suffix.lower() not in (".csv", ".tsv", ".parquet"):
+            raise BadInput(
+                f"{path}:{column} names a column of labels, which only tables have (.csv, .tsv, "
+                f".parquet); leave :{column} out"
+            )
+        return reader(path, class_names=class_names, label=column)
     if text and path.is_dir():
         return _read_folder(path, class_names)
     if path.is_file():
-        reader = FILE_READERS.get(path.suffix.lower())
         if reader is None:
             raise BadInput(
                 f"{path}: files ending in {path.suffix or 'nothing'} cannot be read; expected "

@@ -35,10 +35,9 @@ def read_parquet(
     """Examples from one parquet file or several shards of one table.
 
     The label column is ``label``, or else the one called label, labels, y, target or class, in
-    capitals or not. The inputs are
-    an image column (img or image: encoded bytes, or a structure with a field `bytes`, as on the
-    public hubs), one column of lists of equal length, or otherwise all remaining columns, which
-    must be numbers.
+    capitals or not. The inputs are an image column (img or image: encoded bytes, or a structure
+    with a field `bytes`, as on the public hubs), one column of lists of equal length, or otherwise
+    all remaining columns, which must be numbers.
     """
     files = [Path(paths)] if isinstance(paths, (str, Path)) else [Path(path) for path in paths]
     if not files:
@@ -60,23 +59,12 @@ def read_parquet(
     return Examples.of((inputs, labels), class_names=names, name=name or files[0].stem)
 
 
-def read_table(path: str | Path, *, class_names: Sequence[str] | None = None) -> Dataset:
+def read_table(
+    path: str | Path, *, class_names: Sequence[str] | None = None, label: str | None = None
+) -> Dataset:
     """The examples of one parquet file, as a data set of its own."""
-    return Dataset(read_parquet(path, class_names=class_names))
-
-
-def read_labelled(path: Path, label: str, *, class_names: Sequence[str] | None = None) -> Dataset:
-    """The examples of a table whose labels stand in the column called ``label``."""
-    kind = path.suffix.lower()
-    if kind == ".parquet":
-        name = f"{path.stem}:{label}"
-        return Dataset(read_parquet(path, name=name, class_names=class_names, label=label))
-    if kind not in (".csv", ".tsv"):
-        raise BadInput(
-            f"{path}:{label} names a column of labels, which only tables have (.csv, .tsv, "
-            f".parquet); leave :{label} out"
-        )
-    return read_csv(path, class_names=class_names, label=label)
+    name = None if label is None else f"{Path(path).stem}:{label}"
+    return Dataset(read_parquet(path, name=name, class_names=class_names, label=label))
 
 
 def _read_file(
