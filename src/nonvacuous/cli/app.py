@@ -269,27 +269,22 @@ def _run(tokens: list[str]) -> int:
     from nonvacuous.errors import NonvacuousError, Unrecognized
 
     parser = globals().get("app") or __getattr__("app")
-    known = any(tokens[0] in commands for commands in COMMANDS.values())
-    command = tokens[0] if known else None
+    command = tokens[0] if any(tokens[0] in names for names in COMMANDS.values()) else None
     with exits.started_with(tokens):
         next_command = exits.help_of(command)
         try:
             code = parser(tokens, exit_on_error=False, print_error=False)
             sys.stdout.flush()
             return code if isinstance(code, int) else exits.DONE
-        except CycloptsError as error:
-            meant = _usage_error(error, command)
-            message, code = str(meant), exits.USAGE
-            if meant.instead:
-                next_command = exits.again(meant.instead)
-        except NonvacuousError as error:
-            if instead := getattr(error, "instead", None):  # it knows better
+        except (CycloptsError, NonvacuousError) as error:
+            known = _usage_error(error, command) if isinstance(error, CycloptsError) else error
+            if instead := getattr(known, "instead", None):  # it knows better
                 next_command = exits.again(instead)
             # Usage where the value of a flag cannot be meant: a name that nothing has, a file that
             # is not there, found before any work is announced. What goes wrong with something that
             # is there, a file with bad numbers or a function that raises, is a failure.
-            meant_otherwise = isinstance(error, exits.UsageError | Unrecognized)
-            message, code = str(error), exits.USAGE if meant_otherwise else exits.FAILED
+            meant_otherwise = isinstance(known, exits.UsageError | Unrecognized)
+            message, code = str(known), exits.USAGE if meant_otherwise else exits.FAILED
         except BrokenPipeError:
             raise
         except OSError as error:

@@ -81,11 +81,7 @@ Json = Annotated[bool, SWITCH, Parameter(name="--json", help="Print one JSON obj
 
 
 def failure_of(confidence: float) -> float:
-    """One minus the confidence, as a decimal: 0.95 leaves 0.05, not 0.050000000000000044.
-
-    >>> failure_of(0.95)
-    0.05
-    """
+    """One minus the confidence, as a decimal."""
     with as_usage("--"):
         return checks.failure_of(confidence)
 

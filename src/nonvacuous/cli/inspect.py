@@ -66,7 +66,7 @@ def _record(subject: Subject, error: float, ratios: Mapping[str, Any]) -> dict[s
         "model": subject.spec,
         "input_shape": list(subject.example.shape[1:]),
         "tensors": len(groups.shapes),
-        "weights": subject.weights,
+        "weights": sum(parameter.numel() for parameter in subject.module.parameters()),
         "free_scales": groups.size,
         "seed": subject.seed,
         "function_error": error,

@@ -71,11 +71,6 @@ class Subject:
         """The shape of one input, for a person."""
         return " x ".join(map(str, self.example.shape[1:])) or "one number"
 
-    @property
-    def weights(self) -> int:
-        """How many single weights the network has."""
-        return sum(parameter.numel() for parameter in self.module.parameters())
-
 
 def _inputs(text: str, seed: int) -> Tensor:
     """A batch of two inputs of the shape that --example gives."""
