@@ -102,6 +102,9 @@ def test_scores_and_the_promise_inherited(rows: Path, tmp_path: Path, capsys) ->
     assert main([*named, "--old", "prediction"]) == 0
     assert capsys.readouterr().out == said
     assert main([*named, "--old", "prediction", "--max-risk", "0.001"]) == 3
+    assert "above --max-risk 0.001" in capsys.readouterr().err
+    assert main(["verify", str(out), "--data", str(rows), "--model", "my_model:build"]) == 2
+    assert "Leave it out" in capsys.readouterr().err
     assert main(command) == 2
     assert main(["evaluate", str(rows), "--unlabeled", str(rows)]) == 2
     assert main(["evaluate"]) == 2

@@ -134,7 +134,7 @@ def evaluate(
     else:
         wanted["data"] = file
     wanted |= beside | {"confidence": call.confidence, "unseen": call.unseen}
-    report = test(**wanted, settings=chosen, folder=out)
+    report: Any = test(**wanted, settings=chosen, folder=out)
     write_certificate(report, as_json=call.json)
     if out is not None:
         from nonvacuous.report import write_report
@@ -142,7 +142,8 @@ def evaluate(
         page = write_report(report, out / "report.html", run_folder=out)
         say(f"The page of this report: {page}")
         write_next(f"nonvacuous verify {out} --data {file}")
-    return _gates(report, call)
+    worst = report.evaluation.worst_group_upper
+    return _gates(report, call, f"the report is {report.status}", worst)
 
 
 def _check_gates(call: Call, settings: Evaluation) -> None:
@@ -209,25 +210,22 @@ def _answered(
     return {"predictor": function, "data": (table["inputs"], table["labels"])}, arrays
 
 
-def _gates(report: Any, call: Call) -> int:
-    max_risk, max_group = call.max_risk, call.max_group_risk
-    if max_risk is None and max_group is None:
-        return DONE
-    worst = report.evaluation.worst_group_upper
-    failed = [] if _allowed(report.status, call) else [f"the report is {report.status}"]
-    for what, risk, flag, limit in (
-        ("the", report.risk_upper, "--max-risk", max_risk),
-        ("a group's", worst, "--max-group-risk", max_group),
-    ):
-        if limit is not None and risk > limit:
+def _gates(report: Any, call: Call, doubt: str, worst: Any = None) -> int:
+    """The exit code, with the reasons where a gate is closed: ``doubt``, or what a risk may be."""
+    limits = (
+        ("the", report.risk_upper, "--max-risk", call.max_risk),
+        ("a group's", worst, "--max-group-risk", call.max_group_risk),
+    )
+    asked = [one for one in limits if one[-1] is not None]
+    allowed = report.status == "valid" or (
+        report.status == "conditional" and call.allow_conditional
+    )
+    failed = [doubt] if asked and not allowed else []
+    for what, risk, flag, limit in asked:
+        if risk > limit:
             failed.append(f"{what} risk may be {shown_up(risk)}, above {flag} {limit}")
     say(*(f"Gate: {message}." for message in failed))
     return TOO_RISKY if failed else DONE
-
-
-def _allowed(status: str, call: Call) -> bool:
-    """Whether a report of that status may pass the gates."""
-    return status == "valid" or (status == "conditional" and call.allow_conditional)
 
 
 #: The flags that --certified reads; any other would be given in vain.
@@ -255,10 +253,4 @@ def _inherited(file: Path, certified: Path, call: Call, settings: Evaluation) ->
     if report.evaluation is not None and (selection := report.evaluation.settings.selection):
         lines.append(f"About examples{selection} alone, as the certificate is.")
     answered(asdict(result), lambda _: write_lines(*lines), as_json=call.json)
-    if call.max_risk is None:
-        return DONE
-    failed = result.risk_upper > call.max_risk
-    if not _allowed(result.status, call):
-        say(f"Gate: the certificate is {result.status} (--allow-conditional).")
-        failed = True
-    return TOO_RISKY if failed else DONE
+    return _gates(result, call, f"the certificate is {result.status} (--allow-conditional)")

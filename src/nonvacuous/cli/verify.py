@@ -186,6 +186,8 @@ def _network(
         return None
     from nonvacuous.studies.networks import build_network, check_readable
 
+    if certificate.evaluation is not None:
+        raise UsageError("--model: a test is counted again from its columns alone. Leave it out.")
     if examples is None or isinstance(examples, str):
         raise UsageError("--model is measured on the data: give --data too.")
     network = build_network(given.model, examples.train, seed=certificate.seed)
