@@ -93,6 +93,8 @@ def test_objects_in_python() -> None:
     _same(Examples.of((frame[["a", "b"]], frame["Target"])))
     frames = [SimpleNamespace(to_numpy=lambda array=array: array) for array in (INPUTS, LABELS)]
     _same(Examples.of(tuple(frames)))
+    with pytest.raises(BadInput, match=r"another name give the pair \(inputs, labels\)"):
+        Examples.of(frame.rename(columns={"Target": "outcome"}))
 
 
 def test_text_in_a_frame() -> None:

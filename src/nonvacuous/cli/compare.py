@@ -73,8 +73,7 @@ def compare(
     from nonvacuous.evaluation.compare import compare as compared
 
     failure_of(confidence)
-    if page is not None:
-        check_free(page, "--page", force=force)
+    check_free(page, "--page", force=force)
     if columns.score is not None and columns.metric in ("event", "loss"):
         raise UsageError(
             f"--score reads 1 as right, --metric {columns.metric} reads 1 as bad: leave one of "

@@ -110,13 +110,13 @@ def evaluate(
         raise UsageError("--unlabeled and --old speak of --certified: name the certified report.")
     from nonvacuous.evaluation.evaluate import evaluate as test
 
-    if out is not None and (out / "certificate.json").exists() and not call.force:
-        raise UsageError(
-            f"{out} holds a certificate already. Name another folder with --out, or add --force to "
-            "overwrite it.",
-            instead=instead_of(out),
-        )
     if out is not None:
+        if (out / "certificate.json").exists() and not call.force:
+            raise UsageError(
+                f"{out} holds a certificate already. Name another folder with --out, or add "
+                "--force to overwrite it.",
+                instead=instead_of(out),
+            )
         check_may_write(out)
     wanted: dict[str, Any] = {"predictions": call.predictions, "labels": call.labels}
     if call.loss is not None or call.score is not None:

@@ -144,9 +144,9 @@ def check_one_of(kind: str, *, resume: bool, force: bool) -> None:
         )
 
 
-def check_free(file: Path, flag: str, *, force: bool) -> None:
+def check_free(file: Path | None, flag: str, *, force: bool) -> None:
     """Raise a usage error where the file that a flag names would be overwritten."""
-    if file.exists() and not force:
+    if file is not None and file.exists() and not force:
         raise UsageError(
             f"{flag}: {file} exists already. Name another file, or add --force to overwrite it.",
             instead=instead_of(file, flag),

@@ -37,8 +37,7 @@ def inspect(
         svg: Write a picture of the network to this file, channels that scale together in one color.
         force: Overwrite the picture if the file exists.
     """
-    if svg is not None:
-        check_free(svg, "--svg", force=force)
+    check_free(svg, "--svg", force=force)
     from nonvacuous.cli.subject import Subject
     from nonvacuous.networks import preservation_error
 

@@ -57,8 +57,7 @@ def plan(
         raise UsageError(
             "--curve and --point divide labeled examples: say how many with --labeled."
         )
-    if page is not None:
-        check_free(page, "--page", force=force)
+    check_free(page, "--page", force=force)
     result = planned(
         target,
         risk,

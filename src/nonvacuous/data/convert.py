@@ -191,7 +191,8 @@ def read_pair(anything: Any, *, where: str) -> tuple[Any, Any]:
         return _read_items(anything, where=where)
     if hasattr(anything, "columns") and hasattr(anything, "to_numpy"):
         columns = list(anything.columns)
-        label = columns[label_column(columns, where=where)]
+        other = "give the pair (inputs, labels)"
+        label = columns[label_column(columns, where=where, other=other)]
         return anything.drop(columns=[label]).to_numpy(), anything[label].to_numpy()
     if isinstance(anything, (tuple, list)) and len(anything) == 2:
         # A frame or a series of pandas, which is not imported for that, has an array.
@@ -223,8 +224,17 @@ def _check_loader(loader: torch.utils.data.DataLoader[Any], *, where: str) -> No
         )
 
 
-def label_column(columns: Sequence[Any], *, where: str, called: str | None = None) -> int:
-    """Which column of a table holds the labels: the one that is named, or one with a usual name."""
+def label_column(
+    columns: Sequence[Any],
+    *,
+    where: str,
+    called: str | None = None,
+    other: str = "write it behind the file's: FILE:COLUMN",
+) -> int:
+    """Which column of a table holds the labels: the one that is named, or one with a usual name.
+
+    other   what to do where it is called otherwise
+    """
     names = [str(column).strip() for column in columns]
     usual = f"named {' or '.join(LABEL_COLUMNS)}, in capitals or not,"
     known = [at for at, name in enumerate(names) if name.lower() in LABEL_COLUMNS]
@@ -234,7 +244,7 @@ def label_column(columns: Sequence[Any], *, where: str, called: str | None = Non
         several = " and ".join(names[at] for at in known) if len(known) > 1 else ""
         hint = f": {several} are {len(known)}, rename all but one" if several else ""
         if not known and called is None:
-            hint = "; for a column of another name write it behind the file's: FILE:COLUMN"
+            hint = f"; for a column of another name {other}"
         elif not known:
             close = difflib.get_close_matches(str(called), names, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
