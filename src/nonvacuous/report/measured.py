@@ -46,15 +46,10 @@ _NAMED = {
 class Measured:
     """A measured test error. ``own``: of the very predictor that the promise is about."""
 
-    errors: int
-    trials: int
+    rate: float
     #: Whose error it is, in few words.
     whose: str
     own: bool
-
-    @property
-    def rate(self) -> float:
-        return self.errors / self.trials
 
 
 def measured_risk(certificate: Certificate, part: Slice | None = None) -> float:
@@ -77,7 +72,8 @@ def errors_on_test(certificate: Certificate) -> tuple[Measured, ...]:
         name, own = observation.name.lower(), certificate.predictor
         # A name that tells of no predictor is taken to be about the one there is.
         kind = next((kind for words, kind in _NAMED.items() if words in name), own)
-        errors.append(Measured(observation.errors, observation.trials, SHORT[kind], kind == own))
+        rate = observation.errors / observation.trials
+        errors.append(Measured(rate, SHORT[kind], kind == own))
     return tuple(sorted(errors, key=lambda error: not error.own))
 
 
