@@ -79,6 +79,11 @@ def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
     left, top = (width - layout.width * (_BOX + _GAP)) / 2, _MARGIN + 34
     below = top + layout.height * _ROW + 12
     by_name = {box.name: box for box in boxes}
+
+    def at(point: tuple[float, int]) -> tuple[float, float]:
+        column, row = point
+        return left + column * (_BOX + _GAP), top + row * _ROW + _HEIGHT / 2
+
     return page(
         "network.svg.jinja",
         title=title,
@@ -87,10 +92,10 @@ def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
         box_size=(_BOX, _HEIGHT),
         margin=_MARGIN,
         lines=[
-            _line([_position(point, left, top) for point in points], by_name[start], by_name[end])
+            _line([*map(at, points)], by_name[start], by_name[end])
             for (start, end), points in layout.lines.items()
         ],
-        boxes=[_drawn(box, *_position(layout.points[box.name], left, top)) for box in boxes],
+        boxes=[_drawn(box, *at(layout.points[box.name])) for box in boxes],
         legend=[(below + k * _LEGEND_LINE, *entry) for k, entry in enumerate(legend)],
     )
 
@@ -214,11 +219,6 @@ def _boxes(graph: LayerGraph, groups: ScaleGroups) -> list[Box]:
         else:
             boxes.append(Box(node.name, (node,), multiplied, divided, passed, blocked=stops))
     return boxes
-
-
-def _position(point: tuple[float, int], left: float, top: float) -> tuple[float, float]:
-    column, row = point
-    return left + column * (_BOX + _GAP), top + row * _ROW + _HEIGHT / 2
 
 
 def _line(points: list[tuple[float, float]], start: Box, end: Box) -> dict[str, Any]:

@@ -69,11 +69,14 @@ def monitor(
     promised = _promise_of(promise)
     begin = partial(watching, promised, false_alarm=false_alarm, groups=columns.group, state=state)
     observer = begin()  # which refuses what cannot be watched, before a column is asked for
-    if columns.predictions is not None and not _about_errors(promised):
+    test: Any = None if isinstance(promised, float) else promised.evaluation
+    # Whether a right answer counts 0 and a wrong one 1, as far as is known.
+    of_errors = test is None or (test.settings.counts_events and test.settings.metric != "top-k")
+    if columns.predictions is not None and not of_errors:
         raise UsageError(
             f"--predictions watches errors, but the certificate is about the "
-            f"{promised.evaluation.settings.words}. Write the losses that it speaks of into a "
-            "column, and name that with --loss."
+            f"{test.settings.words}. Write the losses that it speaks of into a column, and name "
+            "that with --loss."
         )
     try:
         _follow(observer, file, columns, every=every if watch else None, page=page)
@@ -126,12 +129,6 @@ def _promise_of(text: str) -> Any:
         from nonvacuous.certificate import Certificate
 
         return Certificate.load(path / "certificate.json" if path.is_dir() else path)
-
-
-def _about_errors(promise: Any) -> bool:
-    """Whether a right answer counts 0 and a wrong one 1, as far as is known."""
-    test = None if isinstance(promise, float) else promise.evaluation
-    return test is None or (test.settings.counts_events and test.settings.metric != "top-k")
 
 
 def _version(file: Path) -> tuple[int, int]:
