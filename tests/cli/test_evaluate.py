@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -126,6 +127,12 @@ def test_scores_and_the_promise_inherited(rows: Path, tmp_path: Path, capsys) ->
 def test_a_column_has_one_meaning(tmp_path: Path, flags: list[str], code: int) -> None:
     (log := tmp_path / "a.csv").write_text("acc\n" + "1\n" * 90 + "0\n" * 10)
     assert main(["evaluate", str(log), *flags, "--unseen"]) == code
+
+
+def test_a_folder_with_a_space_can_be_verified(rows: Path, tmp_path: Path, capsys) -> None:
+    assert main(["evaluate", str(rows), "--unseen", "--out", str(tmp_path / "my report")]) == 0
+    following = capsys.readouterr().err.splitlines()[-1].removeprefix("Next:  nonvacuous ")
+    assert main(shlex.split(following)) in (0, 5)
 
 
 def test_what_is_inherited_is_about_the_same_rows(rows: Path, tmp_path: Path, capsys) -> None:

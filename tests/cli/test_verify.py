@@ -136,6 +136,7 @@ def test_other_data_fail(run, invoke):
     done = invoke("verify", "r", "--data", "other.npz")
     assert done.code == exits.VERIFICATION_FAILED
     assert "data.bound.content_digest" in done.error
+    assert done.next == "nonvacuous verify r --data other.npz --json"
 
 
 def test_an_own_model_is_only_imported_when_named(place, invoke, quick):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -141,7 +142,7 @@ def evaluate(
 
         page = write_report(report, out / "report.html", run_folder=out)
         say(f"The page of this report: {page}")
-        write_next(f"nonvacuous verify {out} --data {file}")
+        write_next(shlex.join(["nonvacuous", "verify", str(out), "--data", str(file)]))
     worst = report.evaluation.worst_group_upper
     return _gates(report, call, f"the report is {report.status}", worst)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -135,10 +134,7 @@ def verify(
             _advise(verification, record)
         return exits.DONE if verification.verified else exits.NOT_VERIFIED
     first = verification.failures[0]
-    output.write_error(
-        f"{first.field}: {first.detail}",
-        next_command=f"nonvacuous verify {shlex.quote(str(certificate))} --json",
-    )
+    output.write_error(f"{first.field}: {first.detail}", next_command=again({"--json": None}))
     return exits.VERIFICATION_FAILED
 
 
