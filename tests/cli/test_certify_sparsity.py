@@ -100,6 +100,8 @@ def test_a_layer_that_no_theorem_covers_is_named(place, invoke):
     assert "nv.fold_batch_norm" in done.error
     # The command that comes next takes every network.
     assert done.next == "nonvacuous certify --data x.npz --model my_model:normalized --seed 0"
+    named = invoke(*QUICK, "--model", "my_model:normalized", "--classes", "a,b,c")
+    assert "--classes a,b,c" in named.next
 
 
 def test_the_help_names_the_mode(place, invoke):

@@ -195,3 +195,4 @@ def test_a_network_that_cannot_be_rescaled(place, invoke):
     assert done.code == exits.FAILED
     assert "tanh" in done.error
     assert done.next.startswith("nonvacuous inspect --model smooth:build")
+    assert invoke(*done.next.split()[1:]).code == exits.DONE

@@ -236,6 +236,7 @@ def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: b
 def _other_mode(call: Call, spec: str) -> str:
     """The same network in a mode that takes every network."""
     words = ["nonvacuous", "certify", "--data", call.data, "--model", spec]
+    words += ["--classes", call.classes] if call.classes else []
     if call.data_dir is not None:
         words += ["--data-dir", str(call.data_dir)]
     if call.weights is not None:

@@ -256,13 +256,13 @@ class NetworkFlags:
     classes: WholeNumber = 10
     seed: WholeNumber = 0
 
-    def words(self) -> list[str]:
-        """The flags that name this network once more."""
+    def words(self, weights: Path | None) -> list[str]:
+        """The flags that name this network once more, with these weights."""
         words = []
         for field in fields(self):
             if (value := getattr(self, field.name)) != field.default:
                 words += [dashed(field.name), str(value)]
-        return words
+        return [*words, "--weights", str(weights)]
 
 
 @Parameter(name="*")

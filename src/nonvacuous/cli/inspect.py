@@ -204,7 +204,7 @@ def _next(subject: Subject, network: NetworkFlags, weights: Path | None, svg: Pa
     if any("batch_norm" in entry.op for entry in subject.graph.support):
         return again({"--fold": None})
     if weights is not None and subject.groups.size:
-        words = [*network.words(), "--weights", str(weights), "--out", "new.safetensors"]
+        words = [*network.words(weights), "--out", "new.safetensors"]
         return shlex.join(["nonvacuous", "rescale", *words])
     if svg is None:
         return again({"--svg": "network.svg"})

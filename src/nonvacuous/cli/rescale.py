@@ -67,7 +67,7 @@ def rescale(
         ledger=ledger,
     )
     words = ["nonvacuous", "inspect" if attack is None else "rescale"]
-    words += [*network.words(), "--weights", str(out)]
+    words += network.words(out)
     if attack is not None:
         words += ["--out", str(out.with_name(f"{out.stem}-mended{out.suffix}"))]
     return answered(record, _write_text, as_json=json, next_command=shlex.join(words))

@@ -34,7 +34,8 @@ class Subject:
                 "give the shape of an input once: --data NAME, or --example with the sizes of one "
                 "input, such as --example 1,28,28."
             )
-        self.spec, self.seed, self.stored = flags.model, flags.seed, weights
+        self.flags, self.stored = flags, weights
+        self.spec, self.seed = flags.model, flags.seed
         self.examples: Examples | None = None
         if flags.data is None:
             self.example = _inputs(str(flags.example), flags.seed)
