@@ -99,6 +99,8 @@ def test_data_given_without_their_flag(capsys):
         assert "'mnist' belongs to no flag. Data are named with --data" in capsys.readouterr().err
     assert main(["runs", "runs", "--where", "a=1", "b=2"]) == exits.USAGE
     assert "given once for each" in capsys.readouterr().err
+    assert main(["data", "digits", "mnist"]) == 2
+    assert "Error: 'mnist' belongs to no flag.\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 
 #: Commands whose data are no argument of their own.
 _ASK_DATA = ("randomize", *STUDIES)
+#: Commands with a flag that may have several values.
+_REPEATED = ("evaluate", "monitor", "plan", "runs")
 
 #: Flags that people mean, and what they guess that these are called.
 _GUESSED = {
@@ -162,12 +164,12 @@ def _usage_error(error: CycloptsError, command: str | None = None) -> UsageError
         message = f"{command or 'the command'} needs {missing.name if missing else 'an argument'}."
     if type(error).__name__ == "UnusedCliTokensError":
         first = getattr(error, "unused_tokens", [""])[0]
-        several = (
-            "A flag that may have several values is given once for each, as in --group site "
-            "--group age."
-        )
-        data = f"Data are named with --data, as in --data {first}."
-        message = f"{first!r} belongs to no flag. {data if command in _ASK_DATA else several}"
+        message = f"{first!r} belongs to no flag."
+        if command in _ASK_DATA:
+            message += f" Data are named with --data, as in --data {first}."
+        elif command in _REPEATED:
+            message += " A flag that may have several values is given once for each, as in "
+            message += "--group site --group age."
     keyword = str(getattr(getattr(error, "token", None), "keyword", ""))
     if type(error).__name__ == "UnknownOptionError" and command == "certify":
         for meant, guessed in _GUESSED.items():
