@@ -131,10 +131,10 @@ def evaluate(
     beside: dict[str, Any] = {"groups": list(call.group) or None}
     beside |= {"clusters": call.cluster, "ids": call.id}
     if call.predictor is not None:
-        wanted, beside = _answered(call, file, beside, chosen.measured)
+        wanted = _answered(call, file, beside, chosen.measured)
     else:
-        wanted["data"] = file
-    wanted |= beside | {"confidence": call.confidence, "unseen": call.unseen}
+        wanted |= beside | {"data": file}
+    wanted |= {"confidence": call.confidence, "unseen": call.unseen}
     report: Any = test(**wanted, settings=chosen, folder=out)
     write_certificate(report, as_json=call.json)
     if out is not None:
@@ -186,7 +186,7 @@ def _check_meaning(call: Call, metric: str) -> None:
 
 def _answered(
     call: Call, file: Path, beside: dict[str, Any], measured: Collection[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> dict[str, Any]:
     """The predictor with its inputs and labels, and the other columns as arrays."""
     from nonvacuous.data.load import import_function
 
@@ -206,9 +206,8 @@ def _answered(
     columns = {"inputs": call.inputs, "labels": call.labels, **names, **groups}
     table = read_columns(file, columns, measured=measured)
     arrays: dict[str, Any] = {role: table[role] for role in names}
-    if groups:
-        arrays["groups"] = {name: table[role] for role, name in groups.items()}
-    return {"predictor": function, "data": (table["inputs"], table["labels"])}, arrays
+    arrays["groups"] = {name: table[role] for role, name in groups.items()} or None
+    return {"predictor": function, "data": (table["inputs"], table["labels"]), **arrays}
 
 
 def _gates(report: Any, call: Call, doubt: str, worst: Any = None) -> int:
