@@ -284,6 +284,8 @@ def test_rows_of_one_filter_are_chosen_and_verified(tmp_path: Path, capsys) -> N
         (["--loss", "new", "--range", "0", "20", "--max-group-risk", "3"], 2, "3 is 0.15", ""),
         (["--loss", "new", "--range", "0", "20", "--max-risk", "3"], 2, "3 is 0.15", ""),
         (["--predictor", "json:dumps", "--inputs", "label"], 2, "told the labels", ""),
+        (["--predictor", "json:dumps", "--loss", "new"], 2, "--loss is about answers", ""),
+        (["--predictor", "json:dumps", "--where", "site=A"], 2, "--where is about answers", ""),
         (["--classes", "0", "1"], 2, "once for each", ""),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -131,7 +130,7 @@ def evaluate(
     beside: dict[str, Any] = {"groups": list(call.group) or None}
     beside |= {"clusters": call.cluster, "ids": call.id}
     if call.predictor is not None:
-        wanted = _answered(call, file, beside, chosen.measured)
+        wanted = _answered(call, file, beside, chosen)
     else:
         wanted |= beside | {"data": file}
     wanted |= {"confidence": call.confidence, "unseen": call.unseen}
@@ -185,7 +184,7 @@ def _check_meaning(call: Call, metric: str) -> None:
 
 
 def _answered(
-    call: Call, file: Path, beside: dict[str, Any], measured: Collection[str]
+    call: Call, file: Path, beside: dict[str, Any], settings: Evaluation
 ) -> dict[str, Any]:
     """The predictor with its inputs and labels, and the other columns as arrays."""
     from nonvacuous.data.load import import_function
@@ -196,6 +195,12 @@ def _answered(
             "the labels.",
             instead={"--inputs": "COLUMN"},
         )
+    finished = {"--loss": call.loss, "--score": call.score, "--where": settings.where}
+    if given := [flag for flag, value in finished.items() if value]:
+        raise UsageError(
+            f"{given[0]} is about answers that are in the file already, and --predictor gives its "
+            "own to every row: leave one of them out."
+        )
     function: Any = import_function(str(call.predictor))
     if call.engine == "ray":
         from nonvacuous.evaluation.predicting import OnRay
@@ -204,7 +209,7 @@ def _answered(
     names = {role: name for role, name in beside.items() if isinstance(name, str)}
     groups = {f"group:{name}": name for name in beside["groups"] or ()}
     columns = {"inputs": call.inputs, "labels": call.labels, **names, **groups}
-    table = read_columns(file, columns, measured=measured)
+    table = read_columns(file, columns, measured=settings.measured)
     arrays: dict[str, Any] = {role: table[role] for role in names}
     arrays["groups"] = {name: table[role] for role, name in groups.items()} or None
     return {"predictor": function, "data": (table["inputs"], table["labels"]), **arrays}
