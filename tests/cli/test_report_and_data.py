@@ -56,6 +56,10 @@ def test_a_data_set_is_described(place, invoke):
     assert "x: 3 classes, inputs of 12" in done.out
     assert "240" in done.out
     assert done.next == "nonvacuous certify --data x.npz"
+    elsewhere = ["--data-dir", "my sets"]
+    assert invoke("data", "x.npz", *elsewhere).next.endswith("x.npz --data-dir 'my sets'")
+    looked = invoke("inspect", "--model", "mlp:4", "--data", "x.npz", *elsewhere, "--svg", "n.svg")
+    assert looked.next.endswith("--model mlp:4 --data-dir 'my sets'")
     record = json.loads(invoke("data", "x.npz", "--json").out)
     assert record["train"]["examples"] == 240
 

@@ -21,8 +21,9 @@ def data(source: _Source, /, *, data_dir: DataDir = None, json: Json = False) ->
     from nonvacuous.study.study import named_data
 
     record = describe(named_data(source, data_dir))
-    certify = f"nonvacuous certify --data {shlex.quote(source)}"
-    return answered(record, _write_text, as_json=json, next_command=certify)
+    words = ["nonvacuous", "certify", "--data", source]
+    words += ["--data-dir", str(data_dir)] if data_dir else []
+    return answered(record, _write_text, as_json=json, next_command=shlex.join(words))
 
 
 def _write_text(record: dict[str, Any]) -> None:

@@ -210,5 +210,6 @@ def _next(subject: Subject, network: NetworkFlags, weights: Path | None, svg: Pa
         return again({"--svg": "network.svg"})
     if network.data is not None:
         words = ["--data", network.data, "--model", network.model]
+        words += ["--data-dir", str(network.data_dir)] if network.data_dir else []
         return shlex.join(["nonvacuous", "certify", *words])
     return help_of("certify")
