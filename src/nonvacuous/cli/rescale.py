@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
@@ -12,8 +12,16 @@ from nonvacuous.cli.exits import UsageError, as_usage
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, NetworkFlags, Noise, check_free, instead_of
 from nonvacuous.cli.output import answered, plain_table, result_console, write_lines
 
-if TYPE_CHECKING:
-    from rich.table import Table
+#: What a row is called, and how its numbers are written.
+_ROWS = (
+    ("norm", "norm of all weights", "{:.4g}".format),
+    ("largest_weight", "largest weight", "{:.4g}".format),
+    ("kl_naive", "KL of equal noise around them", "{:,.0f}".format),
+    ("bound_naive", "  bound with it", shown_up),
+    ("kl_carried", "KL of the noise moved along", "{:,.0f}".format),
+    ("kl_smallest", "  smallest on its orbit", "{:,.0f}".format),
+    ("bound_smallest", "  bound with that", shown_up),
+)
 
 
 def rescale(
@@ -75,7 +83,13 @@ def rescale(
 
 def _write_text(record: dict[str, Any]) -> None:
     write_lines(f"{record['out']}: {record['model']} with {record['done']}")
-    result_console().print(_table(record))
+    heading = f"σ = {record['sigma']:g}, τ = {record['tau']:g}, seed {record['seed']}"
+    table = plain_table(heading, "before", "after", right=(1, 2))
+    for key, title, form in _ROWS:
+        if key in record["before"]:
+            texts = [form(record[side][key]) for side in ("before", "after")]
+            table.add_row(title, *(f"{t} (vacuous)" if t == "1.0000" else t for t in texts))
+    result_console().print(table)
     if "bound_naive" in record["before"]:
         write_lines(
             "Bounds: PAC-Bayes-kl with confidence 0.95, to illustrate; nonvacuous certify makes "
@@ -89,25 +103,3 @@ def _write_text(record: dict[str, Any]) -> None:
         f"Scales: {record['free_scales']:,} free, from {factors['smallest']:.3g} to "
         f"{factors['largest']:.3g} (largest in {factors['where']}).",
     )
-
-
-#: What a row is called, and how its numbers are written.
-_ROWS = (
-    ("norm", "norm of all weights", "{:.4g}".format),
-    ("largest_weight", "largest weight", "{:.4g}".format),
-    ("kl_naive", "KL of equal noise around them", "{:,.0f}".format),
-    ("bound_naive", "  bound with it", shown_up),
-    ("kl_carried", "KL of the noise moved along", "{:,.0f}".format),
-    ("kl_smallest", "  smallest on its orbit", "{:,.0f}".format),
-    ("bound_smallest", "  bound with that", shown_up),
-)
-
-
-def _table(record: dict[str, Any]) -> Table:
-    heading = f"σ = {record['sigma']:g}, τ = {record['tau']:g}, seed {record['seed']}"
-    table = plain_table(heading, "before", "after", right=(1, 2))
-    for key, title, form in _ROWS:
-        if key in record["before"]:
-            texts = [form(record[side][key]) for side in ("before", "after")]
-            table.add_row(title, *(f"{t} (vacuous)" if t == "1.0000" else t for t in texts))
-    return table
