@@ -29,7 +29,7 @@ from nonvacuous.report.wording import (
 )
 
 if TYPE_CHECKING:
-    from nonvacuous.evaluation.plan import Division, Plan
+    from nonvacuous.evaluation.plan import Plan
 
 #: Rows of a table of groups, and of classes, on the page; the certificate has them all.
 _MOST, _MOST_CLASSES = 8, 4
@@ -301,6 +301,16 @@ def plan_page(
         x_label="examples",
         y_label="chance",
     )
+    division = []
+    if (part := plan.division) is not None:
+        methods = (
+            (f"A plain test, {whole(part.held_out)} held out", shown_up(part.test)),
+            ("Testing while training (progressive)", shown_up(part.progressive)),
+            ("A learned prior, at best", shown_up(part.learned_prior)),
+        )
+        said = f"Of {whole(part.labeled)} labeled examples: {part.advice}"
+        table = Table(("Method", "Expected promise"), methods)
+        division.append(Section.of("Which method?", said, table))
     return StudyPage(
         title=f"risk of at most {plan.target:g}",
         kind="Plan",
@@ -315,19 +325,6 @@ def plan_page(
                 Figure(svg),
                 Table.of(rows),
             ),
-            *_division(plan.division),
+            *division,
         ),
     )
-
-
-def _division(part: Division | None) -> tuple[Section, ...]:
-    """How to divide the labeled examples, and what each method would promise."""
-    if part is None:
-        return ()
-    rows = (
-        (f"A plain test, {whole(part.held_out)} held out", shown_up(part.test)),
-        ("Testing while training (progressive)", shown_up(part.progressive)),
-        ("A learned prior, at best", shown_up(part.learned_prior)),
-    )
-    said = f"Of {whole(part.labeled)} labeled examples: {part.advice}"
-    return (Section.of("Which method?", said, Table(("Method", "Expected promise"), rows)),)
