@@ -10,9 +10,10 @@ from nonvacuous.measures.gauges import balanced
 from tests.networks.architectures import ARCHITECTURES
 
 NAMES = (
-    "mlp squared relu", "mlp tanh", "functional", "glu by chunk", "tied language model",
-    "recurrent without bias", "mobilenet relu", "densenet", "grouped convolutions",
-    "group and instance norm", "attention only", "transformer relu", "linear attention",
+    "mlp squared relu", "mlp tanh", "functional", "one factor", "glu by chunk",
+    "tied language model", "recurrent without bias", "mobilenet relu", "densenet",
+    "grouped convolutions", "group and instance norm", "attention only", "transformer relu",
+    "linear attention",
 )  # fmt: skip
 CHOSEN = [entry for entry in ARCHITECTURES if entry.name in NAMES]
 

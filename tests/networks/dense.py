@@ -57,6 +57,18 @@ class Gated(nn.Module):
         return self.second(value * self.gate(gate))
 
 
+class OneFactor(nn.Module):
+    """All 5 hidden units times one number, which has a scale of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 5), nn.Linear(5, 3)
+        self.factor = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.relu(self.first(x) * self.factor))
+
+
 class BagOfWords(nn.Module):
     """Embedding 5, hidden 4."""
 
@@ -109,6 +121,7 @@ DENSE: list[Architecture] = [
     Architecture("mlp squared relu", lambda: mlp(SquaredRelu), vectors(), 11),
     Architecture("mlp tanh", lambda: mlp(nn.Tanh), vectors(), 0),
     Architecture("residual on the raw input", raw_residual, vectors(), 5),
+    Architecture("one factor", OneFactor, vectors(), 6),
     Architecture("functional", Functional, vectors(), 5),
     Architecture("glu by chunk", lambda: Gated(torch.sigmoid), vectors(), 5),
     Architecture("reglu by chunk", lambda: Gated(torch.relu), vectors(), 10),

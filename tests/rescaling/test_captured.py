@@ -11,7 +11,15 @@ from nonvacuous.rescaling.solver import rescale
 from tests.networks.architectures import ARCHITECTURES
 from tests.rescaling.problems import minimize_slowly, posterior, prior
 
-QUICK = {"lenet", "densenet", "mobilenet relu", "grouped convolutions", "recurrent", "llama"}
+QUICK = {
+    "one factor",
+    "lenet",
+    "densenet",
+    "mobilenet relu",
+    "grouped convolutions",
+    "recurrent",
+    "llama",
+}
 
 
 CASES = [

@@ -120,7 +120,8 @@ def gauss_newton_trace(subject: Subject) -> float:
             probabilities = subject.outputs(part).softmax(1)
         marked = torch.eye(classes, dtype=torch.float64, device=part.device)
         slopes = by_examples(weights, part, marked)
-        squares = torch.stack([slope.flatten(2).square().sum(2) for slope in slopes.values()])
+        rows = (slope.reshape(*slope.shape[:2], -1) for slope in slopes.values())
+        squares = torch.stack([row.square().sum(2) for row in rows])
         total += float((probabilities * squares.sum(0)).sum().detach())
     return total / len(inputs)
 

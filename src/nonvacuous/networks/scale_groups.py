@@ -42,7 +42,7 @@ class AxisScale:
 
     def spread(self, dimensions: int) -> np.ndarray:
         """The index, broadcastable to a weight of so many dimensions."""
-        ordered = np.ascontiguousarray(np.transpose(self.index, np.argsort(self.axes)))
+        ordered = np.transpose(self.index, np.argsort(self.axes)).copy()
         return np.expand_dims(ordered, [a for a in range(dimensions) if a not in self.axes])
 
 
@@ -90,22 +90,21 @@ class ScaleGroups:
 
     def log_factors(self, log_scales: ArrayLike) -> dict[str, np.ndarray]:
         """The logarithm of each weight's factors, in float64, broadcastable to the weight."""
-        scales = self.checked(log_scales)
         # One more entry, 0, is what index -1 looks up.
-        lookup = np.append(scales, 0.0)
+        lookup = np.append(self.checked(log_scales), 0.0)
         result = {}
         for name, entries in self.exponents.items():
-            shape = self.shapes[name]
-            total = np.zeros((1,) * len(shape))
+            total = np.zeros((1,) * len(self.shapes[name]))
             for entry in entries:
-                total = total + entry.power * lookup[entry.spread(len(shape))]
-            result[name] = total
+                total = total + entry.power * lookup[entry.spread(total.ndim)]
+            result[name] = np.asarray(total)
         return result
 
     def factors(self, log_scales: ArrayLike) -> dict[str, np.ndarray]:
         """Each weight's factors, in float64, broadcastable to the weight."""
         with np.errstate(over="ignore"):
-            factors = {name: np.exp(log) for name, log in self.log_factors(log_scales).items()}
+            logs = self.log_factors(log_scales).items()
+            factors = {name: np.asarray(np.exp(log)) for name, log in logs}
         for name, factor in factors.items():
             if not (np.isfinite(factor).all() and (factor > 0).all()):
                 raise BadInput(

@@ -187,8 +187,9 @@ class Builder:
             self._keep(sums)
             return
         shape = tuple(sums.squares.shape)
-        absent = tuple(axis for axis in range(axes[-1]) if axis not in axes)
-        spread = [scale.spread(axes[-1] + 1).squeeze(absent) for scale in scales]
+        dimensions = max(axes, default=-1) + 1
+        absent = tuple(axis for axis in range(dimensions) if axis not in axes)
+        spread = [scale.spread(dimensions).squeeze(absent) for scale in scales]
         index = np.stack([np.broadcast_to(each, shape).reshape(-1) for each in spread])
         self._add_flat(sums.map(Tensor.flatten), index, [scale.power for scale in scales])
 
