@@ -23,7 +23,7 @@ from nonvacuous.rescaling.permutation import (
     check_exchangeable,
     permutation_saving,
 )
-from nonvacuous.rescaling.quotients import _best_together, quotients
+from nonvacuous.rescaling.quotients import Symmetries, _best_together, quotients
 from nonvacuous.rescaling.unit_layers import UnitLayer
 from tests.rescaling.hand_groups import mlp
 from tests.rescaling.problems import posterior
@@ -203,9 +203,8 @@ def test_blocks_are_compared_as_the_rescaling_left_them() -> None:
     """A unit's scale moves its block: the saving belongs to the moved posterior."""
     world = small_world(3, 2, seed=4, spread=0.6, scale=0.5)
     log_scales = np.array([0.0, 1.0, -1.0])
-    found = quotients(
-        world.Q, world.P, world.groups, log_scales, loss="zero-one", layers=[world.layer]
-    )
+    layers = Symmetries(None, (world.layer,), ())
+    found = quotients(world.Q, world.P, world.groups, log_scales, layers)
     factors = world.groups.factors(log_scales)
     moved = DiagonalGaussian(
         means={n: m * torch.from_numpy(factors[n]) for n, m in world.Q.means.items()},
@@ -249,7 +248,8 @@ def test_a_prior_that_tells_units_apart_is_refused_by_name(field: str, name: str
     P = DiagonalGaussian(**tensors)
     with pytest.raises(Unsupported, match=f"{field} of '{name}' differ from unit to unit"):
         permutation_saving(world.Q, P, world.layer)
-    found = quotients(world.Q, P, world.groups, np.zeros(3), loss="zero-one", layers=[world.layer])
+    layers = Symmetries(None, (world.layer,), ())
+    found = quotients(world.Q, P, world.groups, np.zeros(3), layers)
     assert found.permutations == ()
     assert [refusal.layer for refusal in found.refused] == ["hidden"]
 
@@ -310,7 +310,8 @@ def test_neighboring_layers_are_not_symmetrized_together() -> None:
     P = DiagonalGaussian.from_means({n: torch.zeros_like(m) for n, m in Q.means.items()}, 1.0)
     first = UnitLayer("first", 4, (("tensor0", 0, 1), ("tensor1", 0, 1), ("tensor2", 1, 1)))
     second = UnitLayer("second", 5, (("tensor2", 0, 1), ("tensor3", 0, 1), ("tensor4", 1, 1)))
-    found = quotients(Q, P, groups, np.zeros(groups.size), loss="zero-one", layers=[first, second])
+    layers = Symmetries(None, (first, second), ())
+    found = quotients(Q, P, groups, np.zeros(groups.size), layers)
     assert [saving.layer for saving in found.permutations] == ["second"]
     assert first.names & second.names == {"tensor2"}
     assert dataclasses.replace(second, name="x").names == second.names

@@ -132,15 +132,7 @@ def symmetry_columns(
 
     For the 0-1 loss, which sees none of them. Those that the prior does not have add no column.
     """
-    quotient = quotients(
-        Q,
-        scaling.prior,
-        groups,
-        scaling.log_scales,
-        loss="zero-one",
-        output=symmetries.output,
-        layers=symmetries.layers,
-    )
+    quotient = quotients(Q, scaling.prior, groups, scaling.log_scales, symmetries)
     refused = {refusal.layer for refusal in quotient.refused}
     ordered = all(layer.name in refused for layer in symmetries.layers)
     return tuple(

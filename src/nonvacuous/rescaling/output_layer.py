@@ -130,11 +130,6 @@ def _last(graph: LayerGraph) -> Node:
 OUTPUT_SCALE = "scale of the scores"
 
 
-def output_scale_index(groups: ScaleGroups) -> int | None:
-    """Where the scale of the scores stands in log_scales, None if it is not among these groups."""
-    return next((group.start for group in groups.groups if group.name == OUTPUT_SCALE), None)
-
-
 def with_output_scale(groups: ScaleGroups, output: OutputLayer) -> ScaleGroups:
     """The same groups and, as the last entry of log_scales, one scale for all scores.
 
@@ -142,7 +137,7 @@ def with_output_scale(groups: ScaleGroups, output: OutputLayer) -> ScaleGroups:
     that matters would change. ``rescale`` searches it together with the hidden scales, which is
     better than one after the other. Groups that have it already come back as they are.
     """
-    if output_scale_index(groups) is not None:
+    if any(group.name == OUTPUT_SCALE for group in groups.groups):
         return groups
     number = groups.size
     exponents = dict(groups.exponents)

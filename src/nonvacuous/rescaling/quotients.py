@@ -22,7 +22,7 @@ import torch
 
 from nonvacuous.bounds.rounding import EPSILON, remaining_nats
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.errors import BadInput, NotYetSupported, Unsupported
+from nonvacuous.errors import NotYetSupported, Unsupported
 from nonvacuous.networks.layer_graph import LayerGraph
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.output_layer import (
@@ -30,7 +30,6 @@ from nonvacuous.rescaling.output_layer import (
     best_output_log_scale,
     invariance_of,
     output_layer,
-    output_scale_index,
     with_output_scale,
 )
 from nonvacuous.rescaling.overlap import translation_savings
@@ -75,17 +74,13 @@ class Forgotten:
 
 @dataclass(frozen=True, eq=False)
 class Quotients(Forgotten):
-    """The complexity after every symmetry that was asked for and applies.
+    """The complexity after every symmetry that applies.
 
-    kl_nats            what goes into a bound, rounded up
-    columns            the KL after each step on the way there; all have the prior named in advance
-    terms              the KL of each tensor after steps 1 and 2 (orders belong to no tensor)
-    output_log_scale   the logarithm of the factor on the scores, 0 where it may not be used
+    kl_nats   what goes into a bound, rounded up
+    columns   the KL after each step on the way there; all have the prior named in advance
     """
 
     kl_nats: float
-    terms: Mapping[str, float]
-    output_log_scale: float
     columns: Mapping[str, float]
 
 
@@ -94,72 +89,44 @@ def quotients(
     P: DiagonalGaussian,
     groups: ScaleGroups,
     log_scales: np.ndarray,
-    *,
-    loss: str,
-    output: OutputLayer | None = None,
-    layers: Sequence[UnitLayer] = (),
+    symmetries: Symmetries,
 ) -> Quotients:
     """The KL of ``Q`` to ``P`` after rescaling by ``log_scales`` and all further symmetries.
 
-    loss     the name of the loss that the bound is about: it decides what may be forgotten
-    output   the layer that writes the scores, from ``output_layer(graph)``; None leaves out the
-             scale and the shift of the scores
-    layers   layers of interchangeable units, from ``symmetries_of(graph).layers``
-
-    Every column has the prior ``P``, so the least of them may be quoted.
+    For the 0-1 loss, which sees none of them. Every column has the prior ``P``, so the least of
+    them may be quoted.
     """
-    sees = invariance_of(loss)
-    refused: list[NotInterchangeable] = []
+    output, layers = symmetries.output, symmetries.layers
     moves = np.asarray(log_scales, dtype=np.float64)
-    if not sees.scale and output_scale_index(groups) is not None:
-        raise BadInput(
-            f"these groups scale the scores, and the loss {loss!r} is not known to ignore that: "
-            "the KL would belong to another predictor; use the groups of scale_groups(graph) as "
-            "they are"
-        )
     terms = kl_along_orbit(Q, P, groups, moves)
     columns = {"rescaled": total_nats(terms)}
-    factor = 0.0
-    if output is not None and sees.scale:
+    if output is not None:
         moved = push(Q, groups, moves, dtype=torch.float64)
+        groups = with_output_scale(groups, output)
+        moves = np.append(moves, np.zeros(groups.size - len(moves)))
+        alone = moves.copy()
         # The best factor depends on whether the shift is forgotten afterwards.
-        alone = best_output_log_scale(moved, P, output, translation=False)
-        factor = best_output_log_scale(moved, P, output, translation=sees.shift)
-        groups, shown = _scaled(groups, output, moves, alone)
-        columns["+ scale of the scores"] = total_nats(kl_along_orbit(Q, P, groups, shown))
-        groups, moves = _scaled(groups, output, moves, factor)
+        alone[-1] += best_output_log_scale(moved, P, output, translation=False)
+        moves[-1] += best_output_log_scale(moved, P, output, translation=True)
+        columns["+ scale of the scores"] = total_nats(kl_along_orbit(Q, P, groups, alone))
         terms = kl_along_orbit(Q, P, groups, moves)
-    elif output is not None:
-        refused.append(_blind("the scale of the scores", loss))
     rest = forgotten(
         push(Q, groups, moves, dtype=torch.float64),
         P,
-        loss=loss,
+        loss="zero-one",
         output=output,
         layers=layers,
         # The factors that moved the posterior are exponentials of rounded sums.
         relative_error=4 * EPSILON * (1 + float(np.abs(moves).max(initial=0.0))),
     )
-    refused += rest.refused
-    terms = {
-        name: remaining_nats(nats, rest.translation[name]) if name in rest.translation else nats
-        for name, nats in terms.items()
-    }
+    terms |= {name: remaining_nats(terms[name], saved) for name, saved in rest.translation.items()}
     kl_nats = total_nats(terms)
-    if output is not None and sees.shift:
+    if output is not None:
         columns["+ shift of the scores"] = kl_nats
     if layers:
         kl_nats = remaining_nats(kl_nats, *(saving.saved_nats for saving in rest.permutations))
         columns["+ order of the units"] = kl_nats
-    return Quotients(
-        kl_nats=kl_nats,
-        terms=MappingProxyType(terms),
-        output_log_scale=factor,
-        translation=rest.translation,
-        permutations=rest.permutations,
-        refused=tuple(refused),
-        columns=MappingProxyType(columns),
-    )
+    return Quotients(**vars(rest), kl_nats=kl_nats, columns=MappingProxyType(columns))
 
 
 def forgotten(
@@ -179,7 +146,8 @@ def forgotten(
     """
     refused: list[NotInterchangeable] = []
     if output is not None and not invariance_of(loss).shift:
-        refused.append(_blind("the shift of the scores", loss))
+        reason = f"the loss {loss!r} is not known to ignore it"
+        refused.append(NotInterchangeable("the shift of the scores", reason))
         output = None
     saved: dict[str, float] = {}
     if output is not None:
@@ -194,22 +162,6 @@ def forgotten(
             if saving.saved_nats > 0:
                 savings.append((layer, saving))
     return Forgotten(MappingProxyType(saved), _best_together(savings), tuple(refused))
-
-
-def _scaled(
-    groups: ScaleGroups, output: OutputLayer, log_scales: np.ndarray, log_factor: float
-) -> tuple[ScaleGroups, np.ndarray]:
-    """The groups with the scale of the scores, and the log-scales moved by it."""
-    extended = with_output_scale(groups, output)
-    moves = np.append(log_scales, np.zeros(extended.size - len(log_scales)))
-    index = output_scale_index(extended)
-    assert index is not None
-    moves[index] += log_factor
-    return extended, moves
-
-
-def _blind(what: str, loss: str) -> NotInterchangeable:
-    return NotInterchangeable(what, f"the loss {loss!r} is not known to ignore it")
 
 
 def _best_together(
