@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -49,14 +49,12 @@ def batches(subject: Subject) -> Iterator[tuple[Tensor, Tensor]]:
     yield from zip(inputs.split(size), labels.split(size), strict=True)
 
 
-@_by_torch()
-def slopes_along_weights(subject: Subject) -> Tensor:
-    """For every example d/dε of its cross-entropy when all weights are multiplied by 1 + ε.
+def _along_weights(subject: Subject) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """For every batch ε, v and d/dε Σ v_i loss_i when all weights are multiplied by 1 + ε.
 
-    Rescaling multiplies a weight and divides its derivative by the same factor: nothing changes.
-    The derivative of Σ v_i loss_i by ε is linear in v, and its derivative by v is all slopes.
+    At ε = 0 and v = 1. Rescaling multiplies a weight and divides its derivative by the same factor:
+    nothing changes.
     """
-    parts = []
     for inputs, labels in batches(subject):
         step = inputs.new_zeros((), dtype=torch.float64, requires_grad=True)
         marks = inputs.new_ones(len(labels), dtype=torch.float64, requires_grad=True)
@@ -64,23 +62,22 @@ def slopes_along_weights(subject: Subject) -> Tensor:
             moved = {name: weight * (1 + step) for name, weight in subject.ready.items()}
             losses = cross_entropy(subject.outputs(inputs, moved), labels, reduction="none")
             (slope,) = torch.autograd.grad((marks * losses).sum(), step, create_graph=True)
-            parts.append(torch.autograd.grad(slope, marks)[0])
-    return torch.cat(parts)
+        yield step, marks, slope
+
+
+@_by_torch()
+def slopes_along_weights(subject: Subject) -> Tensor:
+    """For every example d/dε of its cross-entropy: what is linear in v, derived by v."""
+    return torch.cat(
+        [torch.autograd.grad(slope, marks)[0] for _, marks, slope in _along_weights(subject)]
+    )
 
 
 @_by_torch()
 def bend_along_weights(subject: Subject) -> float:
     """d²/dε² of the mean cross-entropy when all weights are multiplied by 1 + ε: wᵀHw."""
-    total = 0.0
-    for inputs, labels in batches(subject):
-        step = inputs.new_zeros((), dtype=torch.float64, requires_grad=True)
-        with torch.enable_grad():
-            moved = {name: weight * (1 + step) for name, weight in subject.ready.items()}
-            loss = cross_entropy(subject.outputs(inputs, moved), labels, reduction="sum")
-            (slope,) = torch.autograd.grad(loss, step, create_graph=True)
-            (bend,) = torch.autograd.grad(slope, step)
-        total += float(bend)
-    return total / len(subject.examples[1])
+    bends = (torch.autograd.grad(slope, step)[0] for step, _, slope in _along_weights(subject))
+    return sum(map(float, bends)) / len(subject.examples[1])
 
 
 @_by_torch()
@@ -126,6 +123,10 @@ def gauss_newton_trace(subject: Subject) -> float:
     return total / len(inputs)
 
 
+def _joined(parts: Iterable[Tensor]) -> Tensor:
+    return torch.cat([part.flatten() for part in parts])
+
+
 @_by_torch()
 def largest_curvature(subject: Subject) -> float:
     """The largest eigenvalue of the Hessian of the mean cross-entropy on the first examples.
@@ -134,26 +135,19 @@ def largest_curvature(subject: Subject) -> float:
     the weights, which change order together with the channels, so that their order does not matter.
     """
     inputs, labels = (part[:FEW] for part in subject.examples)
-    names, sizes = list(subject.ready), [w.numel() for w in subject.ready.values()]
-    leaves = [subject.ready[name].clone().requires_grad_(True) for name in names]
+    leaves = {name: weight.clone().requires_grad_(True) for name, weight in subject.ready.items()}
+    every = [*leaves.values()]
     with torch.enable_grad():
-        scores = subject.outputs(inputs, dict(zip(names, leaves, strict=True)))
-        slopes = torch.autograd.grad(cross_entropy(scores, labels), leaves, create_graph=True)
-        slope = torch.cat([part.flatten() for part in slopes])
+        loss = cross_entropy(subject.outputs(inputs, leaves), labels)
+        slope = _joined(torch.autograd.grad(loss, every, create_graph=True))
 
     def product(vector: np.ndarray) -> np.ndarray:
-        parts = torch.autograd.grad(
-            slope,
-            leaves,
-            torch.from_numpy(vector).reshape(-1).to(slope.device),
-            retain_graph=True,
-            materialize_grads=True,
-        )
-        return torch.cat([part.flatten() for part in parts]).cpu().numpy()
+        along = torch.from_numpy(vector).reshape(-1).to(slope.device)
+        parts = torch.autograd.grad(slope, every, along, retain_graph=True, materialize_grads=True)
+        return _joined(parts).cpu().numpy()
 
-    start = torch.cat([leaf.detach().flatten() for leaf in leaves]) + slope.detach()
-    total = sum(sizes)
-    hessian = LinearOperator((total, total), matvec=product, dtype=np.float64)
+    start = (_joined(every) + slope).detach()
+    hessian = LinearOperator((len(start), len(start)), matvec=product, dtype=np.float64)
     try:
         values = eigsh(hessian, k=1, which="LA", v0=start.cpu().numpy(), return_eigenvectors=False)
     except ArpackError as error:
