@@ -25,7 +25,8 @@ def test_it_is_that_of_the_loop(seed: int, beyond: float) -> None:
     measure = np.round(trials.gaps * 20 + generator.normal(size=len(trials)))
     found = environments(trials, beyond=beyond)
     errors = pair_errors(measure, trials.gaps, found)
-    whole, kinds = (entry[0] for entry in sign_errors(errors, found))
+    ones = np.ones((1, len(trials)))
+    whole, kinds = (entry[0] for entry in sign_errors(errors, found, ones))
     each = environment_errors(errors, found)
     expected_each, expected_kinds = oracles.sign_errors(measure, trials, beyond=beyond)
     assert sorted(each) == pytest.approx(sorted(expected_each.values()))
@@ -55,7 +56,8 @@ def test_the_worst_kind_of_change_is_found() -> None:
     # Right everywhere but between the second and the third width.
     measure[trials.axes["width"] == 2] -= 0.15
     found = environments(trials, beyond=0.0)
-    _, kinds = sign_errors(pair_errors(measure, trials.gaps, found), found)
+    ones = np.ones((1, len(trials)))
+    _, kinds = sign_errors(pair_errors(measure, trials.gaps, found), found, ones)
     worst = found.kinds[int(kinds[0].argmax())]
     assert worst == ("width", 1, 2)
     assert kinds[0].max() == 1.0

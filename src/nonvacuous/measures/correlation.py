@@ -298,20 +298,12 @@ def environment_errors(errors: Numbers, among: Environments) -> Numbers:
     return np.asarray(np.bincount(among.groups, weights=errors) / np.bincount(among.groups))
 
 
-def sign_errors(
-    errors: Numbers, among: Environments, weights: Numbers | None = None
-) -> tuple[Numbers, Numbers]:
+def sign_errors(errors: Numbers, among: Environments, weights: Numbers) -> tuple[Numbers, Numbers]:
     """Mean error over all environments, and over those of each kind of change.
 
     For every row of ``weights``. Each environment counts alike, however many pairs it has.
     """
-    networks = int(max(among.first.max(), among.second.max())) + 1
-    rows = np.ones((1, networks)) if weights is None else weights
-    counts = among.counts(rows)
+    counts = among.counts(weights)
     wrong = counts * errors
-    by_kind = np.zeros((len(rows), len(among.kinds)))
-    kinds = among.kind[among.groups]
-    for kind in range(len(among.kinds)):
-        here = kinds == kind
-        by_kind[:, kind] = wrong[:, here].sum(axis=1) / counts[:, here].sum(axis=1)
-    return wrong.sum(axis=1) / counts.sum(axis=1), by_kind
+    of_kind = np.eye(len(among.kinds))[among.kind[among.groups]]
+    return wrong.sum(axis=1) / counts.sum(axis=1), wrong @ of_kind / (counts @ of_kind)

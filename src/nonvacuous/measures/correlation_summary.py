@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import combinations
@@ -207,7 +207,9 @@ class Court:
 
     @cached_property
     def weights(self) -> Numbers:
-        return bootstrap_weights(self.trials.cells, draws=self.draws, seed=self.seed)
+        """A row of ones, for a statistic itself, and one for every draw of the bootstrap."""
+        drawn = bootstrap_weights(self.trials.cells, draws=self.draws, seed=self.seed)
+        return np.vstack([np.ones(len(self.trials)), drawn])
 
     @cached_property
     def coupled(self) -> Mapping[str, Coupled]:
@@ -228,14 +230,14 @@ class Court:
     def tau(self, measure: Numbers, *, gaps: Numbers | None = None) -> Estimate:
         """Kendall's rank correlation with its interval; of other gaps where some are given."""
         target = self.trials.gaps if gaps is None else gaps
-        return Estimate.of(self._drawn(kendall_tau, measure, target))
+        return Estimate.of(kendall_tau(measure, target, self.weights))
 
     def difference(self, measure: Numbers, other: Numbers) -> tuple[Estimate, Estimate]:
         """How much better ``other`` orders the networks, over all pairs and granulated.
 
         Both are drawn with the same weights: the interval is that of the difference.
         """
-        taus = [self._drawn(kendall_tau, m, self.trials.gaps) for m in (measure, other)]
+        taus = [kendall_tau(m, self.trials.gaps, self.weights) for m in (measure, other)]
         single = [self._granulated_draws(m) for m in (measure, other)]
         both = single[0].keys() & single[1].keys()
         # A set has no order; sums of floats do.
@@ -253,13 +255,9 @@ class Court:
             **self._information(measure),
         )
 
-    def _drawn(self, statistic: Callable[..., Numbers], *about: Any) -> Numbers:
-        """A statistic, and below it what it is in every draw of the bootstrap."""
-        return np.concatenate([statistic(*about), statistic(*about, self.weights)])
-
     def _granulated_draws(self, measure: Numbers) -> dict[str, Numbers]:
-        gaps = self.trials.gaps
-        each = {a: self._drawn(granulated_tau, measure, gaps, p) for a, p in self.coupled.items()}
+        gaps, weights = self.trials.gaps, self.weights
+        each = {a: granulated_tau(measure, gaps, p, weights) for a, p in self.coupled.items()}
         return {axis: drawn for axis, drawn in each.items() if not np.isnan(drawn[0])}
 
     def _granulated(self, measure: Numbers) -> dict[str, Any]:
@@ -274,12 +272,7 @@ class Court:
             sides = {"sign_errors": (0.5,) * len(QUANTILES), "worst": ("", "", "")}
             return {"sign_error": coin, "worst_error": coin, **sides}
         errors = pair_errors(measure, self.trials.gaps, among)
-        whole, by_kind = (
-            np.concatenate(both)
-            for both in zip(
-                sign_errors(errors, among), sign_errors(errors, among, self.weights), strict=True
-            )
-        )
+        whole, by_kind = sign_errors(errors, among, self.weights)
         worst = int(by_kind[0].argmax())
         axis, before, after = among.kinds[worst]
         levels = self.trials.values[axis]
@@ -297,7 +290,8 @@ class Court:
         value, given = least_information(shares, conditions)
         few = [list(conditions)[number] for number in np.argsort(shares)[:_CANDIDATES]]
         least = {names: conditions[names] for names in few}
-        draws = normalized_information(measure, gaps, least, self.weights[: self.information_draws])
+        some = self.weights[1 : self.information_draws + 1]
+        draws = normalized_information(measure, gaps, least, some)
         drawn = [value, *(least_information(row, least)[0] for row in draws)]
         information = Estimate.of(np.array(drawn), least=0.0)
         return {"information": information, "information_given": given}
