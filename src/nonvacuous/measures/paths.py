@@ -21,10 +21,6 @@ FAILURE = 0.05
 _GONON = "Gonon, Brisebarre, Riccietti and Gribonval (2024)"
 
 
-def _log_norm(subject: Subject, order: float) -> float:
-    return log_path_norm(subject.graph, dict(subject.weights), order=order)
-
-
 def _register(order: int, source: str) -> None:
     written = "Σ over paths of |Π of weights|" if order == 1 else "sqrt(Σ over paths of Π of w²)"
 
@@ -36,7 +32,7 @@ def _register(order: int, source: str) -> None:
         invariant=["rescaling", "permutation"],
     )
     def norm(subject: Subject) -> Value:
-        return Value.of_log(_log_norm(subject, order))
+        return Value.of_log(log_path_norm(subject.graph, order=order))
 
     @register_measure(
         f"path-margin-{order}",
@@ -48,7 +44,7 @@ def _register(order: int, source: str) -> None:
     )
     def over_margin(subject: Subject) -> Value:
         margin = math.log(margin_of(subject))
-        return Value.of_log(_log_norm(subject, order) - margin)
+        return Value.of_log(log_path_norm(subject.graph, order=order) - margin)
 
 
 _register(1, f"Neyshabur, Tomioka and Srebro (2015); for any network {_GONON}")
@@ -107,7 +103,7 @@ def _scale(subject: Subject) -> float:
 )
 def gonon_gap(subject: Subject) -> Value:
     margin = margin_of(subject)
-    return Value.of_log(math.log(_scale(subject) / margin) + _log_norm(subject, 1))
+    return Value.of_log(math.log(_scale(subject) / margin) + log_path_norm(subject.graph))
 
 
 @register_measure(
@@ -123,7 +119,7 @@ def gonon_gap(subject: Subject) -> Value:
 )
 def gonon_bound(subject: Subject) -> float:
     margin = margin_of(subject)
-    log_norm, n = _log_norm(subject, 1), len(subject.examples[1])
+    log_norm, n = log_path_norm(subject.graph), len(subject.examples[1])
     try:
         gamma = grid_point(margin, downward=True)
         norm = grid_point(up(Value.of_log(log_norm).number, ulps=1 << 12))

@@ -53,11 +53,7 @@ _NOISE = 16 * np.finfo(np.float64).eps
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop, and whom to tell.
-
-    A descent stops when the decrease still to come, judged by the last sweeps, is below
-    ``tolerance`` times the KL, or after ``max_sweeps``.
-    """
+    """When to stop, as in :func:`nonvacuous.rescaling.solver.rescale`, and whom to tell."""
 
     tolerance: float
     max_sweeps: int
@@ -130,9 +126,8 @@ def descend(descent: Descent, limits: Limits, *, phase: str = "rescaling") -> De
         if slow and (guess := extrapolated(pairs)) is not None:
             there = descent.at(guess)
             there_totals = there.totals()
-            if there.nats(there_totals) < new:
-                descent, totals, point = there, there_totals, there.log_scales
-                new = there.nats(totals)
+            if (lower := there.nats(there_totals)) < new:
+                descent, totals, point, new = there, there_totals, there.log_scales, lower
             else:
                 pairs = pairs[-1:]  # The earlier ones misled.
         # Decreases are geometric in the end: the worse of the last two ratios is trusted, but

@@ -14,7 +14,7 @@ The vectors are short, so this is arithmetic of the processor whatever the devic
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class ChannelSums:
     products: Mapping[float, np.ndarray]
     counts: np.ndarray
     reach: float = 1.0
-    negative: Mapping[float, np.ndarray] | None = None
+    negative: Mapping[float, np.ndarray] = field(default_factory=dict)
 
     @property
     def exponentials(self) -> list[tuple[float, np.ndarray]]:
@@ -95,9 +95,7 @@ def majorized_step(sums: ChannelSums) -> np.ndarray:
     for power in sums.squares.keys() | sums.products.keys():
         rising = sums.squares.get(power, 0.0)
         if power in sums.products:
-            falling = np.maximum(-sums.products[power], 0.0)
-            if sums.negative is not None:
-                falling = sums.negative[power]
+            falling = sums.negative.get(power, np.maximum(-sums.products[power], 0.0))
             rising = rising + falling
             counts = counts + power * (sums.products[power] + falling)
         if power > 0:

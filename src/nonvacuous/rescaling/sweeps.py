@@ -32,7 +32,7 @@ _SHORT = 0.1
 
 
 def minimize_exponentials(
-    coefficients: np.ndarray, exponents: np.ndarray, linear: np.ndarray, *, iterations: int = 200
+    coefficients: np.ndarray, exponents: np.ndarray, linear: np.ndarray
 ) -> np.ndarray:
     """Descend ``sum(coefficients * exp(exponents @ t)) - linear @ t`` from t = 0 by Newton steps.
 
@@ -43,7 +43,7 @@ def minimize_exponentials(
     """
     position = np.zeros(exponents.shape[1])
     parts = coefficients
-    for _ in range(iterations):
+    for _ in range(200):
         gradient = exponents.T @ parts - linear
         step = _newton_step(exponents, parts, gradient)
         decrement = -float(gradient @ step)
@@ -243,8 +243,7 @@ class Descent:
         products, magnitudes = known["products"], known["magnitudes"]
         # Two channels of one weight: signs are told apart weight by weight.
         negative = {power: (magnitudes[power] - products[power]) / 2 for power in magnitudes}
-        split = negative if block.coupled else None
-        return ChannelSums(known["squares"], products, counts, block.reach, split), seen
+        return ChannelSums(known["squares"], products, counts, block.reach, negative), seen
 
     def seen_from(self, number: int, side: int, kind: str) -> Tensor:
         """For each row of a side, the sum of its term without the row's own factor."""
