@@ -38,16 +38,18 @@ _NEGLIGIBLE = 1e-9
 
 @dataclass(frozen=True)
 class PermutationSaving:
-    """What the order of one layer's units saves: ``ln h! - correction``, or nothing.
+    """What the order of one layer's units saves.
 
-    ``correction`` bounds what overlapping units give back; ``saved_nats`` is rounded down.
+    ``correction`` bounds what overlapping units give back.
     """
 
-    layer: str
-    units: int
-    log_factorial: float
+    layer: UnitLayer
     correction: float
-    saved_nats: float
+
+    @property
+    def saved_nats(self) -> float:
+        """``ln h! - correction``, or nothing, rounded down."""
+        return max(0.0, math.lgamma(self.layer.units + 1) * (1 - 1e-14) - self.correction)
 
 
 def permutation_saving(
@@ -68,18 +70,8 @@ def permutation_saving(
     """
     check_exchangeable(P, layer)
     _check_blocks(Q, layer)
-    blocks = _blocks(Q, layer, translation) if overlaps else None
-    corrections = _corrections(blocks).tolist() if blocks else []
-    correction = math.fsum(corrections) * (1 + 1e-12)
-    log_factorial = math.lgamma(layer.units + 1)
-    saved = log_factorial * (1 - 1e-14) - correction
-    return PermutationSaving(
-        layer=layer.name,
-        units=layer.units,
-        log_factorial=log_factorial,
-        correction=correction,
-        saved_nats=max(0.0, saved),
-    )
+    corrections = _corrections(_blocks(Q, layer, translation)).tolist() if overlaps else []
+    return PermutationSaving(layer, math.fsum(corrections) * (1 + 1e-12))
 
 
 def check_exchangeable(P: DiagonalGaussian, layer: UnitLayer) -> None:

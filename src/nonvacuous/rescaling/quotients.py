@@ -160,34 +160,29 @@ def forgotten(
             refused.append(NotInterchangeable(layer.name, str(reason)))
         else:
             if saving.saved_nats > 0:
-                savings.append((layer, saving))
+                savings.append(saving)
     return Forgotten(MappingProxyType(saved), _best_together(savings), tuple(refused))
 
 
-def _best_together(
-    savings: Sequence[tuple[UnitLayer, PermutationSaving]],
-) -> tuple[PermutationSaving, ...]:
+def _best_together(savings: Sequence[PermutationSaving]) -> tuple[PermutationSaving, ...]:
     """The layers that save most among those of which no two share a tensor.
 
     Averaging over the orders of one layer makes the posterior a mixture, no longer a product over
     the units of a neighbor: the two savings may not be added.
     """
-    remaining = sorted(savings, key=lambda pair: pair[1].saved_nats, reverse=True)
     budget = [20_000]
 
-    def search(
-        pairs: list[tuple[UnitLayer, PermutationSaving]],
-    ) -> tuple[float, tuple[PermutationSaving, ...]]:
-        if not pairs:
+    def search(among: Sequence[PermutationSaving]) -> tuple[float, tuple[PermutationSaving, ...]]:
+        if not among:
             return 0.0, ()
-        (layer, saving), rest = pairs[0], pairs[1:]
-        apart = [pair for pair in rest if not pair[0].names & layer.names]
-        with_first = search(apart)
-        best = (with_first[0] + saving.saved_nats, (saving, *with_first[1]))
+        first, rest = among[0], among[1:]
+        apart = [saving for saving in rest if not saving.layer.names & first.layer.names]
+        total, others = search(apart)
+        best = (total + first.saved_nats, (first, *others))
         budget[0] -= 1
         # Any choice is valid; on very many layers the search ends with the greedy one.
         if len(apart) == len(rest) or budget[0] < 0:
             return best
         return max(best, search(rest), key=lambda result: result[0])
 
-    return search(remaining)[1]
+    return search(sorted(savings, key=lambda saving: saving.saved_nats, reverse=True))[1]

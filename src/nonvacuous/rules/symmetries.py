@@ -71,7 +71,9 @@ def symmetry_savings(
         for name, nats in saved.translation.items()
     ]
     orders = [
-        SymmetrySaving(symmetry="permutation", place=s.layer, units=s.units, nats=s.saved_nats)
+        SymmetrySaving(
+            symmetry="permutation", place=s.layer.name, units=s.layer.units, nats=s.saved_nats
+        )
         for s in saved.permutations
     ]
     return (*shifts, *orders)
