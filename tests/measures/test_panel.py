@@ -89,7 +89,7 @@ def test_bad_input_is_refused_with_a_reason() -> None:
         panel(module, inputs, only=["path-norm-3"])
     with pytest.raises(BadInput, match="list of names"):
         panel(module, inputs, only="norms")
-    with pytest.raises(BadInput, match="initial lacks it"):
+    with pytest.raises(BadInput, match="initial lacks 6"):
         panel(module, inputs, initial={})
     with pytest.raises(BadInput, match="one row of class scores"):
         panel(nn.Sequential(nn.Linear(4, 2)), (inputs, labels))

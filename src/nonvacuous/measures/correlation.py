@@ -39,8 +39,7 @@ class Estimate:
         The range ends where the statistic does, at ``least`` and 1: weights of few pairs may be
         negative, and a draw then lies beyond.
         """
-        tail = 50.0 * (1.0 - 0.95)
-        low, high = np.percentile(drawn[1:], [tail, 100.0 - tail]).clip(least, 1.0)
+        low, high = np.percentile(drawn[1:], [2.5, 97.5]).clip(least, 1.0)
         return cls(float(drawn[0]), float(low), float(high))
 
 

@@ -17,6 +17,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from nonvacuous.audit.probing import Network, foreign_tensor
 from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.attributes import attribute_tensors
+from nonvacuous.distributions.gaussian import check_same_tensors
 from nonvacuous.errors import BadInput, NotYetSupported, Unsupported
 from nonvacuous.models.cnn import Blocks
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_norm, scale_groups
@@ -281,15 +282,9 @@ def _initial_weights(
         return None
     given = _weights(_prepared(initial, example)) if isinstance(initial, nn.Module) else initial
     own = dict(module.named_parameters())
-    for name, weight in own.items():
-        shape = tuple(given[name].shape) if name in given else None
-        if shape != tuple(weight.shape):
-            what = "lacks it" if shape is None else f"has shape {shape}"
-            raise BadInput(
-                f"initial: the network has {name} of shape {tuple(weight.shape)}, initial {what}; "
-                "pass the network as it was before training"
-            )
-    return {name: torch.as_tensor(given[name]).detach().cpu().double() for name in own}
+    known = {name: torch.as_tensor(given[name]) for name in own if name in given}
+    check_same_tensors("initial", known, "the network", own)
+    return {name: weight.detach().cpu().double() for name, weight in known.items()}
 
 
 # The weight matrices of a captured network, each [outputs, inputs]. A convolution counts as the

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 from nonvacuous.rescaling.sweeps import Descent
 from nonvacuous.rescaling.terms import Terms
@@ -60,10 +61,8 @@ class Limits:
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.tolerance < 1:
-            raise BadInput(f"tolerance must lie strictly between 0 and 1, got {self.tolerance!r}")
-        if self.max_sweeps < 1:
-            raise BadInput(f"max_sweeps must be at least 1, got {self.max_sweeps!r}")
+        checks.within("tolerance", self.tolerance, 0.0, 1.0, open=True)
+        checks.count("max_sweeps", self.max_sweeps, minimum=1)
 
 
 @dataclass(frozen=True, eq=False)

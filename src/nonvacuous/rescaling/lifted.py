@@ -18,8 +18,8 @@ from typing import Literal
 import numpy as np
 import torch
 
+from nonvacuous.bounds import checks
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.reading import check_covered
 from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale, total_nats
@@ -236,13 +236,12 @@ def lifted_kl(
     posterior, of what the position on the orbit adds; that difference varies by a few nats where
     the log-density ratio itself varies by hundreds.
     """
-    if draws < 2:
-        raise BadInput(f"draws must be at least 2 to give a standard error, got {draws!r}")
+    checks.count("draws", draws, minimum=2)
     check_covered(Q, P, groups)
     pairs = pairs_of(groups)
     deep = pairs.deep
-    if deep and samples < 2:
-        raise BadInput(f"samples must be at least 2, got {samples!r}")
+    if deep:
+        checks.count("samples", samples, minimum=2)
     best = rescale(Q, P, groups).log_scales if deep else best_log_scales(Q, P, pairs)
     moved = push(Q, groups, best, dtype=torch.float64)
     generator = np.random.default_rng(seed)

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nonvacuous.bounds import checks
 from nonvacuous.distributions.gaussian import check_same_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
@@ -197,8 +198,7 @@ def _values(graph: LayerGraph, weights: Weights | None) -> dict[str, Tensor]:
 
 
 def _power(order: float) -> Lift:
-    if not (math.isfinite(order) and order > 0):
-        raise BadInput(f"order must be a finite number above 0, got {order!r}")
+    checks.within("order", order, 0.0, open=True)
     return lambda w: w.abs() ** order
 
 
