@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from scipy.special import logsumexp
 
 from nonvacuous.errors import BadInput, NonvacuousError, Unsupported
 
@@ -107,17 +109,13 @@ def relative_difference(one: Result, other: Result) -> float:
     return abs(one.number - other.number) / max(abs(one.number), abs(other.number))
 
 
-def log_sum(logs: Iterable[float]) -> float:
-    """ln of a sum of exponentials; minus infinity for no summand.
+def log_sum(logs: Sequence[float]) -> float:
+    """ln of a sum of exponentials.
 
     >>> round(log_sum([1000.0, 1000.0]) - 1000.0, 12) == round(math.log(2), 12)
     True
     """
-    listed = [log for log in logs if log != -math.inf]
-    if not listed:
-        return -math.inf
-    largest = max(listed)
-    return largest + math.log(math.fsum(math.exp(log - largest) for log in listed))
+    return float(logsumexp(logs))
 
 
 Invariance = Literal["rescaling", "permutation", "output scale"]
