@@ -30,32 +30,21 @@ def moved(subject: Subject, kind: Invariance, *, draw: int, spread: float = 1.0)
     spread   of the logarithms of the factors: the standard deviation of a Gaussian
     """
     generator = np.random.default_rng(derived_seed(subject.seed, "gauge", kind, draw))
-    if kind == "rescaling":
-        return _rescaled(subject, generator, spread)
     if kind == "permutation":
         return _permuted(subject, generator)
-    return _louder(subject, generator, spread)
-
-
-def _rescaled(subject: Subject, generator: np.random.Generator, spread: float) -> Subject | str:
-    groups = subject.groups
-    if groups.size == 0:
-        reasons = "; ".join(f"{entry.what}: {entry.reason}" for entry in groups.pinned)
-        return f"no channel of the network can be rescaled ({reasons})"
-    factors = groups.factors(generator.normal(scale=spread, size=groups.size))
-    return subject.moved(
-        {name: w * torch.from_numpy(factors[name]) for name, w in subject.weights.items()}
-    )
-
-
-def _louder(subject: Subject, generator: np.random.Generator, spread: float) -> Subject | str:
+    weights, groups = dict(subject.weights), subject.groups
+    if kind == "rescaling":
+        if groups.size == 0:
+            reasons = "; ".join(f"{entry.what}: {entry.reason}" for entry in groups.pinned)
+            return f"no channel of the network can be rescaled ({reasons})"
+        factors = groups.factors(generator.normal(scale=spread, size=groups.size))
+        return subject.moved({n: w * torch.from_numpy(factors[n]) for n, w in weights.items()})
     try:
         output = output_layer(subject.graph)
     except Unsupported as error:
         return str(error)
-    factor = float(np.exp(generator.normal(scale=spread)))
-    weights = dict(subject.weights)
-    return subject.moved(weights | {name: weights[name] * factor for name in output.tensors})
+    louder = float(np.exp(generator.normal(scale=spread)))
+    return subject.moved(weights | {name: weights[name] * louder for name in output.tensors})
 
 
 def _permuted(subject: Subject, generator: np.random.Generator) -> Subject | str:

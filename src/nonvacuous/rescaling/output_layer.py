@@ -178,23 +178,15 @@ def best_output_log_scale(
         moment += float(((variance + mean.square()) / prior_variance).sum())
         product += float((mean * prior_mean / prior_variance).sum())
         count += mean.numel()
-        if translation:
-            lost = _along_shift(mean, variance, prior_mean, prior_variance)
-            moment, product = moment - lost[0], product - lost[1]
+        if translation:  # Less what lies along a common shift of a column.
+            precision = (1 / prior_variance).sum(0)
+            spread = (variance / prior_variance.square()).sum(0) / precision
+            center, prior_center = ((m / prior_variance).sum(0) for m in (mean, prior_mean))
+            moment -= float((spread + center.square() / precision).sum())
+            product -= float((center * prior_center / precision).sum())
             count -= mean.shape[1]
     root = math.hypot(product, 2 * math.sqrt(moment * count))
     # The positive root of A a^2 - C a - N, in the form that does not cancel.
     if product >= 0:
         return math.log((product + root) / (2 * moment))
     return math.log(2 * count / (root - product))
-
-
-def _along_shift(
-    mean: Tensor, variance: Tensor, prior_mean: Tensor, prior_variance: Tensor
-) -> tuple[float, float]:
-    """The parts of the moment and of the product that lie along a common shift of a column."""
-    precision = (1 / prior_variance).sum(0)
-    spread = (variance / prior_variance.square()).sum(0) / precision
-    centers = [(m / prior_variance).sum(0) for m in (mean, prior_mean)]
-    moment = spread + centers[0].square() / precision
-    return float(moment.sum()), float((centers[0] * centers[1] / precision).sum())
