@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.special import entr
 
 from nonvacuous.measures.correlation import (
     ROWS,
@@ -105,19 +106,11 @@ def _share_known(agreeing: Numbers, opposed: Numbers, tied: Numbers) -> float:
     total = table.sum()
     if total <= 0:
         return float("nan")
-    table = table / total
-    given = table.sum(axis=(2, 3), keepdims=True)
-    by_measure = table.sum(axis=3, keepdims=True)
-    by_gap = table.sum(axis=2, keepdims=True)
-    information = _sum(table, table * given, by_measure * by_gap)
-    unknown = -_sum(by_gap, by_gap, given + 0 * by_gap)
-    return information / unknown if unknown > 1e-12 else float("nan")
-
-
-def _sum(weights: Numbers, above: Numbers, below: Numbers) -> float:
-    """Σ weights · ln(above / below), nothing where the weight is nothing."""
-    some = weights > 0
-    return float((weights[some] * np.log(above[some] / below[some])).sum())
+    whole, with_measure, with_gap, given = (
+        float(entr((table / total).sum(axis=axes)).sum()) for axes in ((), 3, 2, (2, 3))
+    )
+    unknown = with_gap - given
+    return (with_measure + unknown - whole) / unknown if unknown > 1e-12 else float("nan")
 
 
 def least_information(shares: Numbers, conditions: Conditions) -> tuple[float, Names]:

@@ -88,8 +88,6 @@ def _spectral(matrix: Tensor) -> Tensor:
 
 log_frobenius = _scaled(lambda matrix: matrix.square().sum().sqrt())
 log_spectral = _scaled(_spectral)
-#: The largest sum of absolute values of a row.
-log_one_infinity = _scaled(lambda matrix: matrix.abs().sum(1).max())
 #: The sum over rows of the length of the row.
 log_two_one = _scaled(lambda matrix: matrix.square().sum(1).sqrt().sum())
 
@@ -98,7 +96,7 @@ NORMS: dict[str, tuple[LogNorm, str, str]] = {
     "frobenius": (log_frobenius, "‖W‖_F", "Neyshabur, Tomioka and Srebro (2015)"),
     "spectral": (log_spectral, "‖W‖₂", "Bartlett, Foster and Telgarsky (2017)"),
     "one-infinity": (
-        log_one_infinity,
+        _scaled(lambda matrix: matrix.abs().sum(1).max()),
         "max over rows of ‖row‖₁",
         "Bartlett (1998); Neyshabur, Tomioka and Srebro (2015)",
     ),

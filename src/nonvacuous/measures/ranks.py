@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -50,37 +51,34 @@ def active_share(subject: Subject) -> float | Undefined:
     return watched.active / watched.units
 
 
-_ZERO = "a weight matrix is zero, and has no direction"
+def _register(name: str, formula: str, source: str, rank: Callable[[Tensor], float]) -> None:
+    @register_measure(
+        name,
+        family="ranks",
+        formula=f"Σ over layers of {formula}",
+        source=source,
+        invariant=["permutation", "output scale"],
+    )
+    def ranks(subject: Subject) -> float | Undefined:
+        if not all(bool(matrix.any()) for matrix in subject.layers):
+            return Undefined("a weight matrix is zero, and has no direction")
+        return math.fsum(map(rank, subject.layers))
 
 
-@register_measure(
+def _effective(matrix: Tensor) -> float:
+    values = torch.linalg.svdvals(matrix)
+    return math.exp(float(torch.special.entr(values / values.sum()).sum()))
+
+
+_register(
     "stable-rank",
-    family="ranks",
-    formula="Σ over layers of ‖W‖_F² / ‖W‖₂²",
-    source="Rudelson and Vershynin (2007); in Neyshabur, Bhojanapalli and Srebro (2018)",
-    invariant=["permutation", "output scale"],
+    "‖W‖_F² / ‖W‖₂²",
+    "Rudelson and Vershynin (2007); in Neyshabur, Bhojanapalli and Srebro (2018)",
+    lambda matrix: math.exp(2 * (log_frobenius(matrix) - log_spectral(matrix))),
 )
-def stable_rank(subject: Subject) -> float | Undefined:
-    logs = [(log_frobenius(matrix), log_spectral(matrix)) for matrix in subject.layers]
-    if any(spectral == -math.inf for _, spectral in logs):
-        return Undefined(_ZERO)
-    return math.fsum(math.exp(2 * (frobenius - spectral)) for frobenius, spectral in logs)
-
-
-@register_measure(
+_register(
     "effective-rank",
-    family="ranks",
-    formula="Σ over layers of exp(entropy of the singular values divided by their sum)",
-    source="Roy and Vetterli (2007)",
-    invariant=["permutation", "output scale"],
+    "exp(entropy of the singular values divided by their sum)",
+    "Roy and Vetterli (2007)",
+    _effective,
 )
-def effective_rank(subject: Subject) -> float | Undefined:
-    ranks = []
-    for matrix in subject.layers:
-        values = torch.linalg.svdvals(matrix)
-        if not float(values[0]) > 0:
-            return Undefined(_ZERO)
-        shares = values / values.sum()
-        entropy = -float(torch.special.xlogy(shares, shares).sum())
-        ranks.append(math.exp(entropy))
-    return math.fsum(ranks)

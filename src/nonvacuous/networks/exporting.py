@@ -134,13 +134,12 @@ def _is_data_dependent(error: BaseException) -> bool:
 
 def _where(error: BaseException) -> str:
     """The last line of the user's own code in a traceback: file, line and what stands there."""
-    frames = traceback.extract_tb(error.__traceback__)
     here = str(Path(__file__).parent)
-    own = [f for f in frames if not f.filename.startswith((_TORCH_FOLDER, here, "<"))]
-    own = [f for f in own if f.name == "forward" or f.name not in ("<module>", "capture")]
-    if not own:
-        return ""
-    return f"{own[-1].filename}:{own[-1].lineno} ({own[-1].line})"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        foreign = frame.filename.startswith((_TORCH_FOLDER, here, "<"))
+        if not foreign and frame.name not in ("<module>", "capture"):
+            return f"{frame.filename}:{frame.lineno} ({frame.line})"
+    return ""
 
 
 def _first_line(error: BaseException) -> str:

@@ -133,14 +133,13 @@ def _axis_scales(
         powers = [term.power for term in terms]
         slots: dict[tuple[float, int], np.ndarray] = {}
         for k, row in enumerate(rows.tolist()):
-            seen: dict[float, int] = {}
+            seen = Counter[float]()
             for root, factor in sorted(_resolved(row, powers, equations).items()):
                 power = float(factor)
-                slot = seen.get(power, 0)
-                seen[power] = slot + 1
-                if (power, slot) not in slots:
-                    slots[power, slot] = np.full(len(rows), -1, dtype=np.int64)
-                slots[power, slot][k] = number[root]
+                seen[power] += 1
+                if (power, seen[power]) not in slots:
+                    slots[power, seen[power]] = np.full(len(rows), -1, dtype=np.int64)
+                slots[power, seen[power]][k] = number[root]
         for (power, _), column in slots.items():
             yield AxisScale(axes, column[inverse].reshape(sizes), power)
 

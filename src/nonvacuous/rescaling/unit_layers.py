@@ -158,9 +158,8 @@ def _after(reader: Node, node: Node, layout: _Layout, units: int) -> _Layout:
     alone = reader.references == (Reference("node", node.name),)
     if alone and kind in _ELEMENTWISE:
         return layout
-    if alone and kind in _PER_CHANNEL and layout == _Layout(1, 1):
-        return layout
-    if alone and kind == "mean" and layout == _Layout(1, 1) and _over_positions(reader, node):
+    by_channel = kind in _PER_CHANNEL or (kind == "mean" and _over_positions(reader, node))
+    if alone and by_channel and layout == _Layout(1, 1):
         return layout
     if alone and kind in _RESHAPES and layout.axis == 1 and reader.shape[:1] == node.shape[:1]:
         rest = math.prod(node.shape[2:])

@@ -77,8 +77,8 @@ _EXPONENTS = {"aten.square": 2, "aten.sqrt": 0.5, "aten.rsqrt": -0.5, "aten.reci
 
 @register_operator("aten.pow.Tensor_Scalar", *_EXPONENTS)
 def power(passage: Passage) -> LogScale:
-    known = _EXPONENTS.get(passage.node.op.rpartition(".")[0])
-    exponent = known if known is not None else passage.attribute("exponent")
+    name = passage.node.op.rpartition(".")[0]
+    exponent = _EXPONENTS.get(name) or passage.attribute("exponent")
     if not isinstance(exponent, int | float):
         return not_homogeneous(passage)
     return passage.scale("self").power(exponent)
