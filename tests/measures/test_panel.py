@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
@@ -289,3 +290,13 @@ def test_relative_difference_is_symmetric_and_zero_only_for_equals(a: float, b: 
     )
     assert relative_difference(one, Undefined("none")) == math.inf
     assert relative_difference(Undefined("a"), Undefined("b")) == 0.0
+
+
+def test_a_weight_that_nothing_reads_changes_no_derivative() -> None:
+    module, _, examples = made("mlp")
+    larger = copy.deepcopy(module)
+    larger.register_parameter("idle", nn.Parameter(torch.ones(3)))
+    only = ["sharpness", "Fisher–Rao"]
+    one, other = (panel(each, examples, only=only).results for each in (module, larger))
+    for name, result in one.items():
+        assert relative_difference(result, other[name]) < 1e-9, name

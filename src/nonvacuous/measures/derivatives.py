@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -17,7 +18,6 @@ from nonvacuous.errors import NotYetSupported
 from nonvacuous.measures.subject import Subject
 from nonvacuous.risk.losses import class_margins
 
-_CHUNK, _CHUNK_ON_ACCELERATOR = 256, 1024
 #: Examples for derivatives that are taken class by class.
 FEW = 128
 #: Derivatives by weights that are held at once.
@@ -43,19 +43,13 @@ def _by_torch() -> Iterator[None]:
         ) from error
 
 
-def batches(subject: Subject) -> Iterator[tuple[Tensor, Tensor]]:
-    inputs, labels = subject.examples
-    size = _CHUNK if subject.device.type == "cpu" else _CHUNK_ON_ACCELERATOR
-    yield from zip(inputs.split(size), labels.split(size), strict=True)
-
-
 def _along_weights(subject: Subject) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """For every batch ε, v and d/dε Σ v_i loss_i when all weights are multiplied by 1 + ε.
 
     At ε = 0 and v = 1. Rescaling multiplies a weight and divides its derivative by the same factor:
     nothing changes.
     """
-    for inputs, labels in batches(subject):
+    for inputs, labels in subject.batches():
         step = inputs.new_zeros((), dtype=torch.float64, requires_grad=True)
         marks = inputs.new_ones(len(labels), dtype=torch.float64, requires_grad=True)
         with torch.enable_grad():
@@ -80,17 +74,27 @@ def bend_along_weights(subject: Subject) -> float:
     return sum(map(float, bends)) / len(subject.examples[1])
 
 
+def _by_weights(
+    subject: Subject, inputs: Tensor, labels: Tensor
+) -> tuple[tuple[Tensor, ...], Tensor]:
+    """The weights, and the derivative of the mean cross-entropy by all of them in a row."""
+    leaves = {name: weight.clone().requires_grad_(True) for name, weight in subject.ready.items()}
+    weights = tuple(leaves.values())
+    with torch.enable_grad():
+        loss = cross_entropy(subject.outputs(inputs, leaves), labels)
+        slopes = torch.autograd.grad(loss, weights, create_graph=True, materialize_grads=True)
+        return weights, _joined(slopes)
+
+
+def _joined(parts: Iterable[Tensor]) -> Tensor:
+    return torch.cat([part.flatten() for part in parts])
+
+
 @_by_torch()
-def weight_gradient(subject: Subject) -> dict[str, Tensor]:
-    total = {name: torch.zeros_like(weight) for name, weight in subject.ready.items()}
-    for inputs, labels in batches(subject):
-
-        def loss(w: dict[str, Tensor], x: Tensor = inputs, y: Tensor = labels) -> Tensor:
-            return cross_entropy(subject.outputs(x, w), y, reduction="sum")
-
-        for name, slope in grad(loss)(subject.ready).items():
-            total[name] += slope.detach()
-    return {name: slope / len(subject.examples[1]) for name, slope in total.items()}
+def weight_gradient(subject: Subject) -> Tensor:
+    """Of the mean cross-entropy over all examples, by all weights in a row."""
+    sums = (len(y) * _by_weights(subject, x, y)[1].detach() for x, y in subject.batches())
+    return functools.reduce(torch.add, sums) / len(subject.examples[1])
 
 
 @_by_torch()
@@ -123,10 +127,6 @@ def gauss_newton_trace(subject: Subject) -> float:
     return total / len(inputs)
 
 
-def _joined(parts: Iterable[Tensor]) -> Tensor:
-    return torch.cat([part.flatten() for part in parts])
-
-
 @_by_torch()
 def largest_curvature(subject: Subject) -> float:
     """The largest eigenvalue of the Hessian of the mean cross-entropy on the first examples.
@@ -134,19 +134,16 @@ def largest_curvature(subject: Subject) -> float:
     By Lanczos iteration from products of the Hessian with vectors. It starts at the gradient plus
     the weights, which change order together with the channels, so that their order does not matter.
     """
-    inputs, labels = (part[:FEW] for part in subject.examples)
-    leaves = {name: weight.clone().requires_grad_(True) for name, weight in subject.ready.items()}
-    every = [*leaves.values()]
-    with torch.enable_grad():
-        loss = cross_entropy(subject.outputs(inputs, leaves), labels)
-        slope = _joined(torch.autograd.grad(loss, every, create_graph=True))
+    weights, slope = _by_weights(subject, *(part[:FEW] for part in subject.examples))
 
     def product(vector: np.ndarray) -> np.ndarray:
         along = torch.from_numpy(vector).reshape(-1).to(slope.device)
-        parts = torch.autograd.grad(slope, every, along, retain_graph=True, materialize_grads=True)
+        parts = torch.autograd.grad(
+            slope, weights, along, retain_graph=True, materialize_grads=True
+        )
         return _joined(parts).cpu().numpy()
 
-    start = (_joined(every) + slope).detach()
+    start = (_joined(weights) + slope).detach()
     hessian = LinearOperator((len(start), len(start)), matvec=product, dtype=np.float64)
     try:
         values = eigsh(hessian, k=1, which="LA", v0=start.cpu().numpy(), return_eigenvectors=False)
@@ -159,7 +156,7 @@ def largest_curvature(subject: Subject) -> float:
 def input_gradients(subject: Subject, *, of_margin: bool) -> Tensor:
     """For every example the length of the derivative of its loss, or margin, by the input."""
     parts = []
-    for inputs, labels in batches(subject):
+    for inputs, labels in subject.batches():
         here = inputs.detach().clone().requires_grad_(True)
         with torch.enable_grad():
             scores = subject.outputs(here)

@@ -77,7 +77,7 @@ _register_sharpness(
     formula="‖∇ of the mean cross-entropy by the weights‖₂",
     source="Jiang et al. (2020)",
     invariant=["permutation"],
-)(lambda subject: length(weight_gradient(subject).values()))
+)(lambda subject: length([weight_gradient(subject)]))
 
 #: The training error may grow by so much.
 TOLERATED = 0.1

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nonvacuous.measures.derivatives import batches
 from nonvacuous.measures.norms import log_frobenius, log_spectral
 from nonvacuous.measures.registry import Undefined, register_measure
 from nonvacuous.measures.subject import Subject
@@ -44,7 +43,7 @@ class _Watched(TorchDispatchMode):
 def active_share(subject: Subject) -> float | Undefined:
     watched = _Watched()
     with torch.no_grad(), watched:
-        for inputs, _ in batches(subject):
+        for inputs, _ in subject.batches():
             subject.outputs(inputs)
     if watched.units == 0:
         return Undefined("the network has no ReLU; without one no unit is ever off")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -28,7 +28,7 @@ Weights = Mapping[str, Tensor]
 Computed = TypeVar("Computed")
 #: Examples in one forward pass: few enough for the activations of a convolutional network, and
 #: on an accelerator enough to fill it.
-_CHUNK, _CHUNK_ON_ACCELERATOR = 512, 2048
+_CHUNK, _CHUNK_ON_ACCELERATOR = 256, 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,12 +157,15 @@ class Subject:
     def ready(self) -> dict[str, Tensor]:
         return self.at_examples(self.weights)
 
+    def batches(self) -> Iterable[tuple[Tensor, Tensor]]:
+        """Inputs and labels, some at a time."""
+        size = _CHUNK if self.device.type == "cpu" else _CHUNK_ON_ACCELERATOR
+        return zip(*(part.split(size) for part in self.examples), strict=True)
+
     def all_outputs(self, weights: Weights | None = None) -> Tensor:
         """The class scores of all examples, without gradients."""
-        inputs, _ = self.examples
-        size = _CHUNK if self.device.type == "cpu" else _CHUNK_ON_ACCELERATOR
         with torch.no_grad():
-            return torch.cat([self.outputs(part, weights) for part in inputs.split(size)])
+            return torch.cat([self.outputs(part, weights) for part, _ in self.batches()])
 
     @cached_property
     def scores(self) -> Tensor:
