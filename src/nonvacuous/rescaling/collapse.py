@@ -112,29 +112,20 @@ class Builder:
         order = [axes.index(axis) for scale in scales for axis in scale.axes]
         flat = [np.asarray(scale.index).reshape(-1) for scale in scales]
         matrix = sums.map(lambda t: t.permute(order).reshape(len(flat[0]), len(flat[1])))
-        for row_group, rows in self._split(flat[0]):
-            for column_group, columns in self._split(flat[1]):
+        powers = [scale.power for scale in scales]
+        for rows in self._split(flat[0]):
+            for columns in self._split(flat[1]):
                 part = matrix.map(partial(_block, rows=rows, columns=columns))
-                self._add_block(
-                    part,
-                    (flat[0][rows], flat[1][columns]),
-                    (row_group, column_group),
-                    (scales[0].power, scales[1].power),
-                )
+                self._add_block(part, [flat[0][rows], flat[1][columns]], powers)
 
-    def _split(self, index: np.ndarray) -> list[tuple[int, np.ndarray]]:
-        """Places of an index by group; -1 for those that are pinned."""
+    def _split(self, index: np.ndarray) -> list[np.ndarray]:
+        """Places of an index by group, those that are pinned first."""
         owner = self.group_of[index]
-        return [(int(group), np.flatnonzero(owner == group)) for group in np.unique(owner)]
+        return [np.flatnonzero(owner == group) for group in np.unique(owner)]
 
-    def _add_block(
-        self,
-        sums: Sums,
-        index: tuple[np.ndarray, np.ndarray],
-        owners: tuple[int, int],
-        powers: tuple[float, float],
-    ) -> None:
+    def _add_block(self, sums: Sums, index: list[np.ndarray], powers: list[float]) -> None:
         """A block whose rows lie in one group and whose columns lie in one group."""
+        owners = [self.group_of[each[0]] for each in index]
         if owners[0] == owners[1] != -1:
             # The same channel may be on both sides: leave it to the entries, which merge it.
             height, width = len(index[0]), len(index[1])
@@ -149,9 +140,8 @@ class Builder:
             if owners[axis] < 0:
                 sums = sums.map(partial(torch.sum, dim=axis, keepdim=True))
                 continue
-            channels = index[axis] - self.starts[owners[axis]]
-            sums, distinct = self._merge(sums, channels, axis)
-            sides.append(self._side(distinct + self.starts[owners[axis]], powers[axis]))
+            sums, distinct = self._merge(sums, index[axis], axis)
+            sides.append(self._side(distinct, powers[axis]))
         if len(sides) == 2:
             self._append(Matrix, sums.map(Tensor.contiguous), sides)
         elif sides:

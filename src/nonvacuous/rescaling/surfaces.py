@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import gammaln, logsumexp
+from scipy.special import logsumexp
+from scipy.stats import t as student_t
 from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
@@ -205,9 +206,7 @@ class Surface:
         if own:
             points = np.concatenate([points, np.zeros((1, size))])
             noise = np.concatenate([noise, (-center @ factor)[None]])
-        constant = gammaln((_TAIL + 1) / 2) - gammaln(_TAIL / 2) - 0.5 * np.log(_TAIL * np.pi)
-        density = size * constant - (_TAIL + 1) / 2 * np.log1p(noise**2 / _TAIL).sum(1)
-        density += np.log(np.diag(factor)).sum()
+        density = student_t.logpdf(noise, _TAIL).sum(1) + np.log(np.diag(factor)).sum()
         with np.errstate(over="ignore", invalid="ignore"):
             weights = np.nan_to_num(self.height(points) - density, nan=-np.inf)
         low = float(logsumexp(weights[:samples]) - np.log(samples))
