@@ -11,7 +11,6 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from nonvacuous.audit.probing import Network, foreign_tensor
@@ -244,14 +243,8 @@ def _architecture(module: nn.Module) -> tuple[object, ...]:
 
 def _beside_the_weights(module: nn.Module) -> str | None:
     """The first numbers of a network that are no parameters and may shape what it computes."""
-    # Batch normalization counts batches in training and does not look at the count afterwards.
-    counters = {
-        f"{name}.num_batches_tracked".lstrip(".")
-        for name, part in module.named_modules()
-        if isinstance(part, _NormBase)
-    }
     for name, buffer in module.named_buffers():
-        if buffer.numel() and name not in counters:
+        if buffer.numel():
             return f"{name} is a buffer"
     for name, tensor in attribute_tensors(module).items():
         if tensor.numel():
