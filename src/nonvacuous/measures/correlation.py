@@ -252,9 +252,6 @@ class Environments(Coupled):
     kinds: tuple[tuple[str, int, int], ...]
     left_out: int
 
-    def __len__(self) -> int:
-        return len(self.kind)
-
 
 def environments(trials: Trials, *, beyond: float = 1.0) -> Environments:
     cells = trials.cells

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nonvacuous.bounds import kl_inverse_upper
+from nonvacuous.bounds.holdout import log_choose
 from nonvacuous.bounds.rounding import EPSILON, as_risk, up
 from nonvacuous.measures.flatness import TOLERATED, errors
 from nonvacuous.measures.gauges import balanced
@@ -48,15 +49,10 @@ def rounded(weight: Tensor, *, bits: int, kept: float) -> tuple[Tensor, float]:
         chosen = flat.abs().topk(count).indices
         levels[chosen] = (flat[chosen] / largest * highest).round().clamp(-highest, highest)
     present = int((levels != 0).sum())
-    whole = math.lgamma(size + 1)
-    positions = whole - math.lgamma(present + 1) - math.lgamma(size - present + 1)
-    positions += 8 * EPSILON * whole  # what the differences may have lost
-    length = (
-        _STEP_BITS
-        + math.log2(size + 1)
-        + positions / math.log(2)
-        + present * math.log2(2 * highest)
-    )
+    lost = 16 * EPSILON * math.lgamma(size + 1)  # what differences of logarithms may have lost
+    positions = (float(log_choose(size, present)) + lost) / math.log(2)
+    signs_and_sizes = present * math.log2(2 * highest)
+    length = _STEP_BITS + math.log2(size + 1) + positions + signs_and_sizes
     return (levels * step).reshape(weight.shape), length
 
 
