@@ -63,6 +63,11 @@ def test_reshape(scale: LogScale, data: st.DataObject) -> None:
     check(scale.reshape(shape), evaluated(scale).reshape(shape))
 
 
+def test_what_has_no_elements_takes_any_shape_without_any() -> None:
+    assert LogScale((2, 0, 3)).reshape((0,)).shape == (0,)
+    assert LogScale((0,)).reshape((3, 0)).shape == (3, 0)
+
+
 @given(scales(), st.data())
 def test_permute_take_select_and_new_axes(scale: LogScale, data: st.DataObject) -> None:
     values = evaluated(scale)

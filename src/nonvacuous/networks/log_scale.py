@@ -141,6 +141,8 @@ class LogScale:
 
     def reshape(self, shape: Sequence[int]) -> LogScale:
         """Rearranged in memory order: merged axes list every pair of positions."""
+        if 0 in shape:  # nothing is there that could scale
+            return LogScale(tuple(shape), (), self.weight)
         return self._regrouped(tuple(shape), _blocks(self.shape, tuple(shape)))
 
     def _regrouped(
@@ -212,24 +214,16 @@ def _blocks(old: Shape, new: Shape) -> list[Block]:
     blocks: list[Block] = []
     i = j = 0
     while i < len(old) or j < len(new):
-        if i < len(old) and j < len(new) and old[i] == new[j]:
-            blocks.append(([i], [j]))
-            i, j = i + 1, j + 1
-        elif i < len(old) and old[i] == 1:
-            blocks.append(([i], []))
-            i += 1
-        elif j < len(new) and new[j] == 1:
-            blocks.append(([], [j]))
-            j += 1
-        else:
-            left, right = [i], [j]
-            while (a := math.prod(old[k] for k in left)) != (b := math.prod(new[k] for k in right)):
-                if a < b:
-                    left.append(left[-1] + 1)
-                else:
-                    right.append(right[-1] + 1)
-            blocks.append((left, right))
-            i, j = left[-1] + 1, right[-1] + 1
+        stop, end = i + 1, j + 1
+        if old[i:stop] != new[j:end]:
+            if old[i:stop] == (1,):
+                end = j
+            elif new[j:end] == (1,):
+                stop = i
+            while (a := math.prod(old[i:stop])) != (b := math.prod(new[j:end])):
+                stop, end = stop + (a < b), end + (a > b)
+        blocks.append(([*range(i, stop)], [*range(j, end)]))
+        i, j = stop, end
     return blocks
 
 
@@ -242,15 +236,12 @@ def _reshaped(term: Term, old: Shape, new: Shape, blocks: Sequence[Block], keep:
         if not term.axes & set(left):
             continue
         if len(left) == len(right) == 1:
-            target[right[0]] = term.labels.shape[left[0]]
-            axes.add(right[0])
-            keep.add(right[0])
-            continue
+            keep.update(right)
+        axes.update(right)
         for a in left:
             spread[a] = old[a]
         for b in right:
             target[b] = new[b]
-            axes.add(b)
     labels = np.broadcast_to(term.labels, spread).reshape(target)
     return _compressed(Term(term.power, labels, frozenset(axes)), keep=keep)
 
