@@ -20,7 +20,7 @@ from nonvacuous.distributions.gaussian import check_same_tensors
 from nonvacuous.errors import BadInput, NotYetSupported, Unsupported
 from nonvacuous.models.cnn import Blocks
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_norm, scale_groups
-from nonvacuous.networks.layer_graph import Reference
+from nonvacuous.networks.layer_graph import Argument, Reference
 from nonvacuous.risk.losses import class_margins
 
 Weights = Mapping[str, Tensor]
@@ -318,20 +318,14 @@ def layers_of(graph: LayerGraph, weights: Weights) -> tuple[Tensor, ...]:
 
 def _in_order(graph: LayerGraph) -> dict[str, bool]:
     """The matrices in order of use, and whether their first axis is the outputs."""
-    turned: dict[Reference, Reference] = {}
+    turned: dict[Argument, Reference] = {}
     matrices: dict[str, bool] = {}
     for node in graph.nodes:
-        name = node.kind
-        if name in _TURNS and len(node.references) == 1 and len(node.shape) == 2:
-            source = node.references[0]
-            if source.kind == "parameter":
-                turned[Reference("node", node.name)] = source
-            continue
-        if name not in _WEIGHTS:
-            continue
-        argument, outputs_first = _WEIGHTS[name]
+        if node.kind in _TURNS and len(node.references) == 1 and len(node.shape) == 2:
+            turned[Reference("node", node.name)] = node.references[0]
+        argument, outputs_first = _WEIGHTS.get(node.kind, ("", True))
         value = node.arguments.get(argument)
-        if isinstance(value, Reference) and value in turned:
+        if value in turned:
             value, outputs_first = turned[value], not outputs_first
         if not isinstance(value, Reference) or value.kind != "parameter":
             continue

@@ -57,16 +57,12 @@ class Fiber:
         parts = factor * (self.cross - 0.5 * self.square * factor)
         return np.asarray(parts[0] + parts[1] + self.count * s)
 
-    def slope(self, s: np.ndarray) -> np.ndarray:
-        """The first derivative of h."""
+    def derivatives(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first derivative of h, and minus the second."""
         factor = np.exp(np.stack([s, -s]))
         flow = factor * (self.cross - self.square * factor)
-        return np.asarray(flow[0] - flow[1] + self.count)
-
-    def curvature(self, s: np.ndarray) -> np.ndarray:
-        """Minus the second derivative of h."""
-        factor = np.exp(np.stack([s, -s]))
-        return np.asarray((factor * (2 * self.square * factor - self.cross)).sum(0))
+        bend = factor * (2 * self.square * factor - self.cross)
+        return flow[0] - flow[1] + self.count, bend.sum(0)
 
 
 def highest_point(fiber: Fiber) -> np.ndarray:
@@ -146,8 +142,8 @@ def _critical_points(fiber: Fiber) -> np.ndarray:
     # The eigenvalues are good to many digits: a few Newton steps for h' = 0, each kept short.
     wide = _spread(fiber)
     for _ in range(3):
-        curvature = wide.curvature(points)
-        step = wide.slope(points) / np.where(curvature == 0, np.inf, curvature)
+        slope, curvature = wide.derivatives(points)
+        step = slope / np.where(curvature == 0, np.inf, curvature)
         points = points + np.clip(step, -1e-3, 1e-3)
     points = np.sort(points, axis=-1)  # NaN goes to the end
     peaks = (~np.isnan(points)).sum(axis=-1)
@@ -354,7 +350,7 @@ def _laplace_gap(Q: DiagonalGaussian, P: DiagonalGaussian, pairs: Pairs) -> floa
     """
     origin = np.zeros((1, pairs.size))
     precision, prior_precision = (
-        _fiber(each, pairs, *_moments(Q, pairs)).curvature(origin) for each in (Q, P)
+        _fiber(each, pairs, *_moments(Q, pairs)).derivatives(origin)[1] for each in (Q, P)
     )
     spreads = []
     for name in pairs.pair_of:
