@@ -179,9 +179,8 @@ class Standing:
         return "in part" if right else "nothing"
 
     def to_dict(self) -> dict[str, Any]:
-        record = asdict(self)
-        named = {name: record.pop(name) for name in ("name", "networks")}
-        return {**named, "verdict": self.verdict, "inverted_for": self.inverted_for, **record}
+        first = {"name": self.name, "networks": self.networks, "verdict": self.verdict}
+        return {**first, "inverted_for": self.inverted_for, **asdict(self)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ from torch import Tensor
 from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 from nonvacuous.rescaling.sweeps import Descent
-from nonvacuous.rescaling.terms import Terms
 
 # Guess the end of a slow sequence of sweeps from its last steps.
 #
@@ -80,23 +79,19 @@ class Descended:
 
 
 def best_of_two(
-    run: Callable[[Tensor, str], Descended],
-    terms: Terms,
-    limits: Limits,
-    *,
-    precisions: Mapping[str, float] | None = None,
+    run: Callable[[Tensor, str], Descended], given: Descent, limits: Limits
 ) -> Descended:
-    """What ``run`` ends at from the network as given, or from a second start if that is better.
+    """What ``run`` ends at from the network as ``given``, or from a second start if that is better.
 
     Only where the problem is not convex. The second start is the best point for a prior with the
     same scales and zero means. It does not depend on how the network was scaled to begin with, so
     neither does what a descent from there finds.
     """
-    first = run(terms.unmoved, "rescaling")
+    first, terms = run(given.log_scales, "rescaling"), given.terms
     if terms.centered:
         return first
     centered = replace(terms, terms=tuple(replace(term, products=None) for term in terms.terms))
-    descent = Descent(centered, terms.unmoved, precisions=precisions)
+    descent = Descent(centered, given.log_scales, precisions=given.precisions)
     middle = descend(descent, limits, phase="rescaling: second start")
     second = run(middle.log_scales, "rescaling: second descent")
     best = min(first, second, key=lambda end: end.nats)

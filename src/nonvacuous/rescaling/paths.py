@@ -63,12 +63,6 @@ def log_path_norm(
     """The natural logarithm of :func:`path_norm`; minus infinity where no path has a value.
 
     A hundred layers cannot overflow it.
-
-    >>> from nonvacuous.networks import capture
-    >>> network = torch.nn.Sequential(torch.nn.Linear(2, 1, bias=False)).eval()
-    >>> _ = torch.nn.init.constant_(network[0].weight, -2.0)
-    >>> round(math.exp(log_path_norm(capture(network, torch.zeros(2, 2)))), 12)
-    4.0
     """
     total, exponent = _total(graph, _values(graph, weights), _power(order))
     return (math.log(total) + exponent * math.log(2)) / order if total > 0 else -math.inf

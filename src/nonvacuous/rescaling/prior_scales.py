@@ -136,21 +136,19 @@ class _Search:
 
     def best(self, start: np.ndarray | None) -> Descended:
         """From one start if it is known, else from where the problem asks for."""
+        unmoved = self.terms.unmoved
         if self.terms.size == 0:
-            unmoved = self.terms.unmoved
             return Descended(unmoved, 0.0, 0, converged=True, prior_scales=self.choose(unmoved))
         if start is not None:
             return self.run(torch.from_numpy(start).to(self.terms.device))
-        precisions = self.precisions(self.choose(self.terms.unmoved))
-        return best_of_two(self.run, self.terms, self.limits, precisions=precisions)
+        return best_of_two(self.run, self.descent(unmoved, self.choose(unmoved)), self.limits)
 
     def run(self, start: Tensor, phase: str = "rescaling") -> Descended:
         """Relax, round to the grid, descend again, until the choice no longer changes."""
         log_scales, sweeps = self.relax(start)
         scales = self.choose(log_scales)
         for _ in range(_ROUNDS):
-            descent = self.descent(log_scales, scales)
-            end = descend(descent, self.limits, phase=phase)
+            end = descend(self.descent(log_scales, scales), self.limits, phase=phase)
             sweeps += end.sweeps
             log_scales = end.log_scales
             again = self.choose(log_scales)
@@ -168,14 +166,11 @@ class _Search:
         return self.grid.cheapest_for(self.sharing, energies, self.terms.weights)
 
     def descent(self, log_scales: Tensor, scales: Mapping[str, float]) -> Descent:
-        """A descent with the prior scales fixed."""
-        return Descent(self.terms, log_scales, precisions=self.precisions(scales))
-
-    def precisions(self, scales: Mapping[str, float]) -> dict[str, float]:
-        """1 / scale^2 for each tensor, of the scale as the prior's dtype stores it."""
+        """A descent with the prior scales fixed, as the prior's dtype stores them."""
         dtype = next(iter(self.means.values())).dtype
-        pairs = scales.items()
-        return {name: float(torch.tensor(scale, dtype=dtype)) ** -2 for name, scale in pairs}
+        stored = {name: float(torch.tensor(scale, dtype=dtype)) for name, scale in scales.items()}
+        precisions = {name: scale**-2 for name, scale in stored.items()}
+        return Descent(self.terms, log_scales, precisions=precisions)
 
     def nats(self, log_scales: Tensor, scales: Mapping[str, float]) -> float:
         descent = self.descent(log_scales, scales)

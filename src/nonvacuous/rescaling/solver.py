@@ -195,7 +195,9 @@ def rescale(
         return Rescaling(unmoved, total, total, MappingProxyType(before), 0.0, 0, True)
     terms = collapse(reading, groups)
     end = best_of_two(
-        lambda start, phase: descend(Descent(terms, start), limits, phase=phase), terms, limits
+        lambda start, phase: descend(Descent(terms, start), limits, phase=phase),
+        Descent(terms, terms.unmoved),
+        limits,
     )
     log_scales = end.log_scales.cpu().numpy()
     after = orbit_nats(reading, groups, log_scales)

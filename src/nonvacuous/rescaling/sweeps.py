@@ -110,24 +110,24 @@ class Descent:
         self.terms = terms
         #: The current point; every move makes a new vector.
         self.log_scales = log_scales.detach().to(terms.device, torch.float64)
-        self._precisions = dict.fromkeys(terms.weights, 1.0)
+        self.precisions = dict.fromkeys(terms.weights, 1.0)
         self._factors: dict[float, Tensor] = {}
         self._known_sums: dict[str, Tensor] = {}
         self.set_precisions(precisions or {})
 
     def set_precisions(self, precisions: Mapping[str, float]) -> None:
         """Change the prior precision of some tensors."""
-        self._precisions |= {name: float(value) for name, value in precisions.items()}
+        self.precisions |= {name: float(value) for name, value in precisions.items()}
         self._known_sums.clear()
         self._constant = math.fsum(
             (precision * self.terms.remainders[name] - self.terms.log_variances[name]) / 2
             - self.terms.weights[name] * (1 + math.log(precision)) / 2
-            for name, precision in self._precisions.items()
+            for name, precision in self.precisions.items()
         )
 
     def at(self, log_scales: Tensor) -> Descent:
         """Another point of the same problem."""
-        return Descent(self.terms, log_scales, precisions=self._precisions)
+        return Descent(self.terms, log_scales, precisions=self.precisions)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class Descent:
         term = self.terms.terms[number]
         others = term.sides[:side] + term.sides[side + 1 :]
         values = term.seen_from(side, [self.spread(other, kind) for other in others], kind=kind)
-        precision = self._precisions[term.tensor]
+        precision = self.precisions[term.tensor]
         return values if precision == 1 else precision * values
 
     def _total(self, number: int, kind: str) -> Tensor:
