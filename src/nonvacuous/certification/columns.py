@@ -100,9 +100,9 @@ def comparison_columns(
         columns += fixed
         given_nats[around] = fixed[0].kl_nats
         if len(grid) > 1:
-            best = best_scale_columns(given, prior_means, hidden, center=around, grid=grid)
-            columns += best.columns
-            given_nats[around] = (best.per_tensor if per_tensor else best.shared).kl_before
+            best, each = best_scale_columns(given, prior_means, hidden, center=around, grid=grid)
+            columns += best
+            given_nats[around] = each.kl_before if per_tensor else best[0].kl_nats
     unit = DiagonalGaussian.from_means(families["zero"], PAPER_SCALE)
     before, after = fixed_scale_columns(given, unit, hidden, center="zero", scale=PAPER_SCALE)
     return Compared(tuple(columns), given_nats[center], (before.kl_nats, after.kl_nats))

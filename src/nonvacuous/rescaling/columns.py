@@ -79,15 +79,6 @@ def fixed_scale_columns(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class BestScales:
-    """The columns of priors whose scales were chosen, and how they were found."""
-
-    columns: tuple[Accounted, ...]
-    shared: PriorScaling
-    per_tensor: PriorScaling
-
-
 def best_scale_columns(
     Q: DiagonalGaussian,
     means: Mapping[str, Tensor] | None,
@@ -95,10 +86,10 @@ def best_scale_columns(
     *,
     center: Center,
     grid: ScaleGrid,
-) -> BestScales:
+) -> tuple[tuple[Accounted, ...], PriorScaling]:
     """Scales from a grid: one for all tensors, as given and rescaled; one each, rescaled.
 
-    ``means`` of None stand for zero.
+    ``means`` of None stand for zero. With the columns comes what the last of them tells of.
     """
     both = rescale_with_prior_scales(Q, means, groups, grid=grid)
     each = rescale_with_prior_scales(Q, means, groups, grid=grid, per_tensor=True)
@@ -112,7 +103,7 @@ def best_scale_columns(
         Accounted(f"{name}{words}", center, way, kl_nats, scaling.charge_nats)
         for words, way, kl_nats, scaling in ways
     )
-    return BestScales(columns, both, each)
+    return columns, each
 
 
 def named_step(center: Center, way: Way) -> str:

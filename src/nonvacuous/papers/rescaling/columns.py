@@ -211,9 +211,8 @@ class Accounts:
         start = {name: p.detach() for name, p in self.initial.named_parameters()}
         centers: dict[Center, dict[str, Tensor] | None] = {"zero": None, "initialization": start}
         for center, means in centers.items():
-            best = best_scale_columns(Q, means, groups, center=center, grid=self.grid)
-            each = best.per_tensor
-            given, shared, per_tensor = best.columns
+            best, each = best_scale_columns(Q, means, groups, center=center, grid=self.grid)
+            given, shared, per_tensor = best
             unmoved = replace(
                 given,
                 name=f"{given.name} per tensor",
