@@ -8,7 +8,7 @@ few do, see `Coupled.counts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -21,7 +21,7 @@ from nonvacuous.errors import BadInput
 Numbers = NDArray[np.float64]
 Codes = NDArray[np.int64]
 #: Rows of a matrix of all pairs that are in memory at once.
-ROWS = 512
+_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,14 @@ def _signs(values: Numbers, first: Codes, second: Codes) -> NDArray[Any]:
     return np.asarray(np.sign(order[first] - order[second]))
 
 
+def signs_by_rows(measure: Any, gaps: Any) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
+    """The same of measures and of gaps for all pairs: some rows of their matrices at a time."""
+    one, other = ranked(measure), ranked(gaps)
+    for start in range(0, len(one), _ROWS):
+        part = slice(start, start + _ROWS)
+        yield part, np.sign(one[part, None] - one), np.sign(other[part, None] - other)
+
+
 def bootstrap_weights(cells: Codes, *, draws: int, seed: int) -> Numbers:
     """(draws, networks) random weights for the Bayesian bootstrap (Rubin 1981).
 
@@ -150,16 +158,13 @@ def kendall_tau(measure: Any, gaps: Any, weights: Numbers | None = None) -> Numb
     >>> float(kendall_tau([1, 2, 3, 4], [1, 3, 2, 4])[0]) == 4 / 6
     True
     """
-    one, other = ranked(measure), ranked(gaps)
-    rows = np.ones((1, len(one))) if weights is None else weights
+    rows = np.ones((1, len(gaps))) if weights is None else weights
     columns = rows.T.astype(np.float32)
     sums = np.zeros((3, len(rows)))
-    for start in range(0, len(one), ROWS):
-        part = slice(start, start + ROWS)
-        first = np.sign(one[part, None] - one[None, :]).astype(np.float32)
-        second = np.sign(other[part, None] - other[None, :]).astype(np.float32)
-        for number, pairs in enumerate((first * second, abs(first), abs(second))):
-            sums[number] += ((pairs @ columns).astype(np.float64) * rows.T[part]).sum(axis=0)
+    for part, said, true in signs_by_rows(measure, gaps):
+        for number, pairs in enumerate((said * true, abs(said), abs(true))):
+            counted = (pairs.astype(np.float32) @ columns).astype(np.float64)
+            sums[number] += (counted * rows.T[part]).sum(axis=0)
     agreement, untied, changing = sums
     scale = np.sqrt(untied * changing)
     return np.divide(agreement, scale, out=np.zeros(len(rows)), where=scale > 0)

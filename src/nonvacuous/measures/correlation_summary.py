@@ -12,7 +12,6 @@ import numpy as np
 from scipy.special import entr
 
 from nonvacuous.measures.correlation import (
-    ROWS,
     Codes,
     Coupled,
     Environments,
@@ -27,8 +26,8 @@ from nonvacuous.measures.correlation import (
     kendall_tau,
     numbered,
     pair_errors,
-    ranked,
     sign_errors,
+    signs_by_rows,
 )
 
 # Conditional mutual information of Jiang et al. 2020: what a measure tells beyond the settings.
@@ -70,13 +69,9 @@ def normalized_information(
     known = np.zeros((len(rows), networks, int(ends[-1])), dtype=np.float32)
     for codes, end, width in zip(conditions.values(), ends, columns, strict=True):
         known[:, np.arange(networks), codes + end - width] = rows
-    ranks, heights = ranked(measure), ranked(gaps)
     # The other three of the six tables are these with the two networks exchanged.
     counts = [[np.zeros((len(rows), width, width)) for width in columns] for _ in range(3)]
-    for start in range(0, networks, ROWS):
-        part = slice(start, start + ROWS)
-        said = np.sign(ranks[part, None] - ranks[None, :])
-        true = np.sign(heights[part, None] - heights[None, :])
+    for part, said, true in signs_by_rows(measure, gaps):
         for table, (mark, outcome) in enumerate(((1, 1), (1, -1), (0, 1))):
             pairs = ((said == mark) & (true == outcome)).astype(np.float32)
             sums = pairs @ known

@@ -56,7 +56,7 @@ def _permuted(subject: Subject, generator: np.random.Generator) -> Subject | str
     initial = subject.initial
     for group in subject.groups.groups:
         order = generator.permutation(group.size)
-        trial = _exchanged(subject, subject.weights, group, order)
+        trial = _exchanged(subject, weights, group, order)
         if trial is None:
             continue
         # Not every group of scales may change its order (a depthwise convolution ties two): only
@@ -65,7 +65,7 @@ def _permuted(subject: Subject, generator: np.random.Generator) -> Subject | str
             change = (subject.outputs(subject.example, trial) - reference).abs().max()
         if float(change) > same:
             continue
-        weights = _exchanged(subject, weights, group, order) or weights
+        weights = trial
         if initial is not None:
             initial = _exchanged(subject, initial, group, order) or initial
     if weights is subject.weights:

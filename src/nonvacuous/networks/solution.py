@@ -57,10 +57,9 @@ def scale_groups(graph: LayerGraph, *, frozen: Sequence[str] = ()) -> ScaleGroup
     _drop_redundant(propagation)
     roots = _free_roots(propagation)
     number = {root: k for k, root in enumerate(roots)}
+    equations, still = propagation.equations, LogScale(())
     exponents = {
-        name: tuple(_axis_scales(propagation.weights[name], propagation.equations, number))
-        if name in propagation.weights
-        else ()
+        name: tuple(_axis_scales(propagation.weights.get(name, still), equations, number))
         for name in graph.parameters
     }
     return ScaleGroups(
