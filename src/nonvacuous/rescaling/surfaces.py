@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 from scipy.stats import t as student_t
@@ -32,7 +33,6 @@ from nonvacuous.networks.scale_groups import ScaleGroups
 #: Degrees of freedom of the tails: heavy enough for exp(h), whose logarithm falls linearly on one
 #: side, and light enough that hundreds of coordinates together cost little.
 _TAIL = 8.0
-_NEWTON_STEPS = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,22 +173,15 @@ class Surface:
         return np.asarray((ends.T @ ends.multiply(bend[:, None])).toarray())
 
     def peak(self) -> np.ndarray:
-        """Where h is largest near the draw itself, by damped Newton steps."""
-        point = np.zeros(len(self.pairs.count))
-        height = self.height(point)
-        for _ in range(_NEWTON_STEPS):
-            slope = self.slope(point)
-            step = np.linalg.solve(self.curvature(point), slope)
-            if slope @ step < 1e-12:
-                break
-            rate = min(1.0, 2.0 / float(np.abs(step).max()))
-            while rate > 1e-6:
-                raised = self.height(point + rate * step)
-                if raised >= height:
-                    break
-                rate /= 2
-            point, height = point + rate * step, raised
-        return point
+        """Where h is largest near the draw itself."""
+        found = minimize(
+            lambda point: -self.height(point),
+            np.zeros(len(self.pairs.count)),
+            jac=lambda point: -self.slope(point),
+            hess=self.curvature,
+            method="trust-exact",
+        )
+        return np.asarray(found.x)
 
     def log_integral(
         self, generator: np.random.Generator, samples: int, *, own: bool
