@@ -11,24 +11,8 @@ from typing import Any
 import numpy as np
 from scipy.special import entr
 
-from nonvacuous.measures.correlation import (
-    Codes,
-    Coupled,
-    Environments,
-    Estimate,
-    Numbers,
-    Trials,
-    bootstrap_weights,
-    coupled_by,
-    environment_errors,
-    environments,
-    granulated_tau,
-    kendall_tau,
-    numbered,
-    pair_errors,
-    sign_errors,
-    signs_by_rows,
-)
+from nonvacuous.measures import correlation
+from nonvacuous.measures.correlation import Codes, Coupled, Environments, Estimate, Numbers, Trials
 
 # Conditional mutual information of Jiang et al. 2020: what a measure tells beyond the settings.
 #
@@ -47,7 +31,7 @@ def conditions_of(axes: Mapping[str, Codes]) -> Conditions:
     """Every set of at most two hyper-parameters, the empty one included."""
     networks = len(next(iter(axes.values())))
     return {
-        chosen: numbered([axes[name] for name in chosen], networks)
+        chosen: correlation.numbered([axes[name] for name in chosen], networks)
         for size in range(3)
         for chosen in combinations(axes, size)
     }
@@ -71,7 +55,7 @@ def normalized_information(
         known[:, np.arange(networks), codes + end - width] = rows
     # The other three of the six tables are these with the two networks exchanged.
     counts = [[np.zeros((len(rows), width, width)) for width in columns] for _ in range(3)]
-    for part, said, true in signs_by_rows(measure, gaps):
+    for part, said, true in correlation.signs_by_rows(measure, gaps):
         for table, (mark, outcome) in enumerate(((1, 1), (1, -1), (0, 1))):
             pairs = ((said == mark) & (true == outcome)).astype(np.float32)
             sums = pairs @ known
@@ -195,19 +179,19 @@ class Court:
     @cached_property
     def weights(self) -> Numbers:
         """A row of ones, for a statistic itself, and one for every draw of the bootstrap."""
-        drawn = bootstrap_weights(self.trials.cells, draws=self.draws, seed=self.seed)
+        drawn = correlation.bootstrap_weights(self.trials.cells, draws=self.draws, seed=self.seed)
         return np.vstack([np.ones(len(self.trials)), drawn])
 
     @cached_property
     def coupled(self) -> Mapping[str, Coupled]:
         """Pairs by the one hyper-parameter that differs, those without any pair left out."""
-        each = {axis: coupled_by(self.trials, axis) for axis in self.trials.axes}
+        each = {axis: correlation.coupled_by(self.trials, axis) for axis in self.trials.axes}
         return {axis: pairs for axis, pairs in each.items() if len(pairs)}
 
     @cached_property
     def environments(self) -> Environments:
         """Every change of one hyper-parameter with all others fixed."""
-        return environments(self.trials, beyond=self.beyond)
+        return correlation.environments(self.trials, beyond=self.beyond)
 
     @cached_property
     def conditions(self) -> Conditions:
@@ -217,14 +201,15 @@ class Court:
     def tau(self, measure: Numbers, *, gaps: Numbers | None = None) -> Estimate:
         """Kendall's rank correlation with its interval; of other gaps where some are given."""
         target = self.trials.gaps if gaps is None else gaps
-        return Estimate.of(kendall_tau(measure, target, self.weights))
+        return Estimate.of(correlation.kendall_tau(measure, target, self.weights))
 
     def difference(self, measure: Numbers, other: Numbers) -> tuple[Estimate, Estimate]:
         """How much better ``other`` orders the networks, over all pairs and granulated.
 
         Both are drawn with the same weights: the interval is that of the difference.
         """
-        taus = [kendall_tau(m, self.trials.gaps, self.weights) for m in (measure, other)]
+        gaps, weights = self.trials.gaps, self.weights
+        taus = [correlation.kendall_tau(m, gaps, weights) for m in (measure, other)]
         single = [self._granulated_draws(m) for m in (measure, other)]
         both = single[0].keys() & single[1].keys()
         # A set has no order; sums of floats do.
@@ -244,8 +229,11 @@ class Court:
 
     def _granulated_draws(self, measure: Numbers) -> dict[str, Numbers]:
         gaps, weights = self.trials.gaps, self.weights
-        each = {a: granulated_tau(measure, gaps, p, weights) for a, p in self.coupled.items()}
-        return {axis: drawn for axis, drawn in each.items() if not np.isnan(drawn[0])}
+        taus = {
+            axis: correlation.granulated_tau(measure, gaps, pairs, weights)
+            for axis, pairs in self.coupled.items()
+        }
+        return {axis: drawn for axis, drawn in taus.items() if not np.isnan(drawn[0])}
 
     def _granulated(self, measure: Numbers) -> dict[str, Any]:
         drawn = self._granulated_draws(measure)
@@ -258,12 +246,12 @@ class Court:
             coin = Estimate(0.5, 0.5, 0.5)
             sides = {"sign_errors": (0.5,) * len(QUANTILES), "worst": ("", "", "")}
             return {"sign_error": coin, "worst_error": coin, **sides}
-        errors = pair_errors(measure, self.trials.gaps, among)
-        whole, by_kind = sign_errors(errors, among, self.weights)
+        errors = correlation.pair_errors(measure, self.trials.gaps, among)
+        whole, by_kind = correlation.sign_errors(errors, among, self.weights)
         worst = int(by_kind[0].argmax())
         axis, before, after = among.kinds[worst]
         levels = self.trials.values[axis]
-        quantiles = np.quantile(environment_errors(errors, among), QUANTILES)
+        quantiles = np.quantile(correlation.environment_errors(errors, among), QUANTILES)
         return {
             "sign_error": Estimate.of(whole, least=0.0),
             "sign_errors": tuple(map(float, quantiles)),

@@ -10,15 +10,8 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import Unsupported
-from nonvacuous.measures.derivatives import (
-    FEW,
-    bend_along_weights,
-    gauss_newton_trace,
-    input_gradients,
-    largest_curvature,
-    slopes_along_weights,
-    weight_gradient,
-)
+from nonvacuous.measures import derivatives
+from nonvacuous.measures.derivatives import FEW
 from nonvacuous.measures.gauges import balanced
 from nonvacuous.measures.norms import length
 from nonvacuous.measures.registry import Undefined, register_measure
@@ -40,7 +33,7 @@ _register(
     formula="sqrt(mean over examples of ⟨w, ∇ loss(x, y)⟩²), loss the cross-entropy",
     source="Liang, Poggio, Rakhlin and Stokes (2019), with the labels given",
     invariant=["rescaling", "permutation"],
-)(lambda subject: _root_mean_square(slopes_along_weights(subject)))
+)(lambda subject: _root_mean_square(derivatives.slopes_along_weights(subject)))
 _register_sharpness(
     "sharpness-trace",
     formula=f"mean over the first {FEW} inputs of Σ p_k ‖∇ ln p_k‖²: trace of the Gauss–Newton "
@@ -48,14 +41,14 @@ _register_sharpness(
     source="Dinh et al. (2017), who show that it depends on the gauge",
     invariant=["permutation"],
     cost="expensive",
-)(gauss_newton_trace)
+)(derivatives.gauss_newton_trace)
 _register_sharpness(
     "sharpness-balanced",
     formula="sharpness-trace of the same function in the gauge of smallest norm",
     source="sharpness-trace where the norm is smallest over rescaling",
     invariant=["rescaling", "permutation"],
     cost="expensive",
-)(lambda subject: gauss_newton_trace(subject.moved(balanced(subject))))
+)(lambda subject: derivatives.gauss_newton_trace(subject.moved(balanced(subject))))
 _register_sharpness(
     "sharpness-largest",
     formula=f"largest eigenvalue of the Hessian of the mean cross-entropy on the first {FEW} "
@@ -63,13 +56,13 @@ _register_sharpness(
     source="Keskar et al. (2017), to second order; Dinh et al. (2017): it depends on the gauge",
     invariant=["permutation"],
     cost="expensive",
-)(largest_curvature)
+)(derivatives.largest_curvature)
 _register_sharpness(
     "sharpness-along-weights",
     formula="|wᵀ H w|, H the Hessian of the mean cross-entropy",
     source="after the relative flatness of Petzka et al. (2021), along all weights at once",
     invariant=["rescaling", "permutation"],
-)(lambda subject: abs(bend_along_weights(subject)))
+)(lambda subject: abs(derivatives.bend_along_weights(subject)))
 
 
 _register_sharpness(
@@ -77,7 +70,7 @@ _register_sharpness(
     formula="‖∇ of the mean cross-entropy by the weights‖₂",
     source="Jiang et al. (2020)",
     invariant=["permutation"],
-)(lambda subject: length([weight_gradient(subject)]))
+)(lambda subject: length([derivatives.weight_gradient(subject)]))
 
 #: The training error may grow by so much.
 TOLERATED = 0.1
@@ -178,7 +171,7 @@ _register(
     formula="sqrt(mean over examples of ‖∇ loss by x‖₂²), loss the cross-entropy",
     source="Novak et al. (2018)",
     invariant=["rescaling", "permutation"],
-)(lambda subject: _root_mean_square(input_gradients(subject, of_margin=False)))
+)(lambda subject: _root_mean_square(derivatives.input_gradients(subject, of_margin=False)))
 
 
 @_register(
@@ -190,7 +183,7 @@ _register(
     higher="better",
 )
 def input_margin(subject: Subject) -> float | Undefined:
-    slopes = input_gradients(subject, of_margin=True)
+    slopes = derivatives.input_gradients(subject, of_margin=True)
     if not bool((slopes > 0).all()):
         return Undefined("the margin of some example does not depend on its input at all")
     return float(torch.quantile(subject.margins / slopes, 0.5))
