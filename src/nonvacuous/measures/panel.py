@@ -18,15 +18,9 @@ from torch import Tensor, nn
 
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.measures import registry
 from nonvacuous.measures.gauges import moved
-from nonvacuous.measures.registry import (
-    Measure,
-    Result,
-    Undefined,
-    Value,
-    chosen,
-    relative_difference,
-)
+from nonvacuous.measures.registry import Measure, Result, Undefined, Value
 from nonvacuous.measures.subject import Subject
 from nonvacuous.networks.layer_graph import table
 from nonvacuous.progress import Progress
@@ -120,7 +114,7 @@ def panel(
     >>> round(made["spectral-product"].log, 3) < 1.0
     True
     """
-    measures = chosen(only, without)
+    measures = registry.chosen(only, without)
     subject = Subject.of(model, examples, initial=initial, seed=seed, like=like, device=device)
     return measured(subject, measures, progress=progress)
 
@@ -249,7 +243,7 @@ def attack(
     if gauges < 1 or not (math.isfinite(spread) and spread > 0):
         raise BadInput(f"an attack needs gauges >= 1 and spread > 0, got {gauges} and {spread!r}")
     tell: Progress = progress or (lambda *words: None)
-    measures = chosen(only, without)
+    measures = registry.chosen(only, without)
     subject = Subject.of(model, examples, initial=initial, seed=seed)
     kept = _configuration(subject, measures, spread)
     path, done = None if checkpoint is None else Path(checkpoint), list[dict[str, Any]]()
@@ -283,7 +277,7 @@ def _spread_of(measure: Measure, results: list[Result]) -> Spread:
     # Values beyond the range of floats differ in their logarithms alone.
     ordered = sorted(values, key=lambda v: (v.number, v.log if v.log is not None else -math.inf))
     low, high = ordered[0], ordered[-1]
-    still = len(values) == len(results) and relative_difference(low, high) <= STILL
+    still = len(values) == len(results) and registry.relative_difference(low, high) <= STILL
     decades = None
     if low.decades is not None and high.decades is not None and math.isfinite(low.decades):
         decades = high.decades - low.decades

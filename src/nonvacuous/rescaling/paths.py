@@ -163,12 +163,7 @@ class _Bundle:
 
     def extended(self, matrix: np.ndarray, present: np.ndarray) -> _Bundle:
         """Every path goes on along every edge from where it ends; matrix is [after, before]."""
-        sources, targets = np.nonzero(present.T)
-        first = np.searchsorted(sources, self.ends, side="left")
-        count = np.searchsorted(sources, self.ends, side="right") - first
-        path = np.repeat(np.arange(len(self.ends)), count)
-        edge = np.arange(len(path)) - np.repeat(np.cumsum(count) - count, count) + first[path]
-        ends = targets[edge]
+        path, ends = np.nonzero(present.T[self.ends])
         values = self.values[path] * matrix[ends, self.ends[path]]
         return _Bundle(values, tuple(self.starts[k] for k in path), ends)
 
