@@ -33,10 +33,8 @@ register_measure(
     invariant=["rescaling", "permutation", "output scale"],
 )
 def vc_dimension(subject: Subject) -> float:
-    layers = score_difference(subject.graph)
-    return float(
-        vc_upper(parameters=[own for own, _ in layers], comparisons=[signs for _, signs in layers])
-    )
+    parameters, comparisons = zip(*score_difference(subject.graph), strict=True)
+    return float(vc_upper(parameters=parameters, comparisons=comparisons))
 
 
 @register_measure(

@@ -46,8 +46,7 @@ def collapse(reading: Reading, groups: ScaleGroups) -> Terms:
         return dict.fromkeys(reading.shapes, 0.0) | known
 
     return Terms(
-        starts=tuple(builder.starts),
-        sizes=tuple(builder.sizes),
+        channels=tuple(builder.channels),
         terms=tuple(builder.terms),
         counts=torch.from_numpy(counts).to(device),
         touched=torch.from_numpy(touched).to(device),
@@ -77,11 +76,10 @@ class Builder:
 
     def __init__(self, groups: ScaleGroups, device: torch.device) -> None:
         self.device = device
-        self.starts = [group.start for group in groups.groups]
-        self.sizes = [group.size for group in groups.groups]
+        self.channels = [slice(each.start, each.start + each.size) for each in groups.groups]
         self.group_of = np.full(groups.size + 1, -1, dtype=np.int64)
-        for number, group in enumerate(groups.groups):
-            self.group_of[group.start : group.start + group.size] = number
+        for number, channels in enumerate(self.channels):
+            self.group_of[channels] = number
         for missing in np.flatnonzero(self.group_of[:-1] < 0):
             raise BadInput(
                 f"log-scale {missing} belongs to no group; the groups must cover all {groups.size} "
@@ -206,8 +204,9 @@ class Builder:
     def _side(self, index: np.ndarray, power: float) -> Side:
         """Of channels of one group, one for each row or entry."""
         group = int(self.group_of[index[0]])
-        channels = index - self.starts[group]
-        if np.array_equal(channels, np.arange(self.sizes[group])):
+        where = self.channels[group]
+        channels = index - where.start
+        if np.array_equal(index, np.arange(where.start, where.stop)):
             return Side(group, power)
         positions = torch.from_numpy(channels).to(self.device)
         return Side(group, power, positions, Collector.of(channels, self.device))

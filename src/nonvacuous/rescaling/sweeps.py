@@ -179,8 +179,8 @@ class Descent:
             return
         sums = self._sums
         spread = np.zeros(self.terms.size)
-        for group, move in enumerate(shift):
-            spread[self.terms.channels(group)] = move
+        for channels, move in zip(self.terms.channels, shift, strict=True):
+            spread[channels] = move
         self._move(torch.from_numpy(spread).to(self.terms.device))
         by_term = torch.from_numpy(self.terms.exponents @ shift).to(self.terms.device)
         for kind in sums:
@@ -230,7 +230,7 @@ class Descent:
                 key = (kind, where.power)
                 if key not in gathered:
                     gathered[key] = torch.zeros_like(self.log_scales)
-                where.add_to(gathered[key][self.terms.channels(where.group)], values)
+                where.add_to(gathered[key][self.terms.channels[where.group]], values)
                 if contact.is_last and kind != "magnitudes":
                     seen.append((contact.term, contact.side, kind, values))
         for (kind, power), sums in gathered.items():
@@ -261,7 +261,7 @@ class Descent:
 
     def spread(self, side: Side, kind: str) -> Tensor:
         """The factors of a group, one for each row of the term that it touches."""
-        factor = self._factor(_EXPONENT[kind] * side.power)[self.terms.channels(side.group)]
+        factor = self._factor(_EXPONENT[kind] * side.power)[self.terms.channels[side.group]]
         return factor if side.positions is None else factor[side.positions]
 
     def _factor(self, exponent: float) -> Tensor:

@@ -65,7 +65,7 @@ def _block(terms: Terms, groups: tuple[int, ...], turn: dict[int, int]) -> Block
     channels = torch.arange(terms.size, device=terms.device)
     return Block(
         groups=groups,
-        positions=torch.cat([channels[terms.channels(group)] for group in groups]),
+        positions=torch.cat([channels[terms.channels[group]] for group in groups]),
         reach=terms.reach[groups[0]],
         coupled=terms.coupled[groups[0]],
         contacts=tuple(contacts),
@@ -173,15 +173,15 @@ class Matrix(Term):
 class Terms:
     """The collapsed problem: minimize the sum of all terms minus ``counts @ log_scales``.
 
-    ``counts[v]`` adds up ``power`` over the weights that channel v touches (weights in minus
-    weights out), ``touched[v]`` adds up ``|power|``. For each tensor, ``weights`` is the number
-    of its weights, ``remainders`` the part of its squared distance from the prior means (in prior
-    scales) that no scale can change, and ``log_variances`` the sum of ln(scale^2 / prior_scale^2):
-    with these three the sum of the terms becomes the KL itself.
+    ``channels`` are those of each group in log_scales. ``counts[v]`` adds up ``power`` over the
+    weights that channel v touches (weights in minus weights out), ``touched[v]`` adds up
+    ``|power|``. For each tensor, ``weights`` is the number of its weights, ``remainders`` the part
+    of its squared distance from the prior means (in prior scales) that no scale can change, and
+    ``log_variances`` the sum of ln(scale^2 / prior_scale^2): with these three the sum of the terms
+    becomes the KL itself.
     """
 
-    starts: tuple[int, ...]
-    sizes: tuple[int, ...]
+    channels: tuple[slice, ...]
     terms: tuple[Term, ...]
     counts: Tensor
     touched: Tensor
@@ -197,10 +197,6 @@ class Terms:
     def device(self) -> torch.device:
         return self.counts.device
 
-    def channels(self, group: int) -> slice:
-        """Where the channels of a group are in log_scales."""
-        return slice(self.starts[group], self.starts[group] + self.sizes[group])
-
     @property
     def unmoved(self) -> Tensor:
         """The log-scales of the network as it was given."""
@@ -213,7 +209,7 @@ class Terms:
 
     def _by_group(self, number: Callable[[Side], float]) -> np.ndarray:
         """One row for each term: the sum over its sides, group by group."""
-        rows = np.zeros((len(self.terms), len(self.sizes)))
+        rows = np.zeros((len(self.terms), len(self.channels)))
         for row, term in zip(rows, self.terms, strict=True):
             for side in term.sides:
                 row[side.group] += number(side)
@@ -264,4 +260,4 @@ class Terms:
     def group_counts(self) -> np.ndarray:
         """``counts`` summed over each group."""
         counts = self.counts.cpu().numpy()
-        return np.array([counts[self.channels(g)].sum() for g in range(len(self.sizes))])
+        return np.array([counts[channels].sum() for channels in self.channels])
