@@ -190,10 +190,7 @@ class Subject:
         them: buffers of whatever type, tensors and arrays in plain attributes, and tensors that
         the network finds elsewhere.
         """
-        what = _beside_the_weights(self.module)
-        if what is None:
-            foreign = foreign_tensor(Network.of(self.module), self.example)
-            what = foreign and f"{foreign} belongs to no part of the network"
+        what = _beside_the_weights(self.module, self.example)
         if what is not None:
             raise Unsupported(
                 f"{what}: its numbers may come from the data, and a bound over the weights does "
@@ -241,7 +238,7 @@ def _architecture(module: nn.Module) -> tuple[object, ...]:
     return layers, tuple((name, tuple(tensor.shape)) for name, tensor in tensors)
 
 
-def _beside_the_weights(module: nn.Module) -> str | None:
+def _beside_the_weights(module: nn.Module, example: Tensor) -> str | None:
     """The first numbers of a network that are no parameters and may shape what it computes."""
     for name, buffer in module.named_buffers():
         if buffer.numel():
@@ -249,7 +246,8 @@ def _beside_the_weights(module: nn.Module) -> str | None:
     for name, tensor in attribute_tensors(module).items():
         if tensor.numel():
             return f"{name} is an attribute that holds numbers"
-    return None
+    foreign = foreign_tensor(Network.of(module), example)
+    return foreign and f"{foreign} belongs to no part of the network"
 
 
 def _prepared(model: nn.Module, example: Tensor) -> nn.Module:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -150,10 +149,8 @@ def _groups(
 ) -> tuple[Group, ...]:
     """Runs of free scales that were made for the same weight along the same axes."""
     starts = [int(birth.labels[0]) for birth in births]
-    owners = []
-    for root in roots:
-        k = max(bisect.bisect_right(starts, root) - 1, 0)
-        owners.append((k, root in births[k].labels))
+    latest = np.searchsorted(starts, roots, side="right").clip(1) - 1
+    owners = [(k, root in births[k].labels) for k, root in zip(latest, roots, strict=True)]
     runs = [
         (births[k].parameter, born, len(list(members))) for (k, born), members in groupby(owners)
     ]
