@@ -12,8 +12,6 @@ from typing import Literal
 
 import numpy as np
 
-# Plain-text tables for graphs and groups.
-
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns of left-aligned text under a header and a rule."""

@@ -148,9 +148,6 @@ class ScaleGroups:
         return "\n".join(lines)
 
 
-# Move a network along its scales: other weights, the same function.
-
-
 def rescaled(module: nn.Module, groups: ScaleGroups, log_scales: ArrayLike) -> nn.Module:
     """A copy of the network with every weight multiplied by its factors: the same function.
 

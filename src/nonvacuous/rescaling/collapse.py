@@ -65,9 +65,6 @@ def _count(scale: AxisScale, weights: int, counts: np.ndarray, touched: np.ndarr
     touched += abs(scale.power) * times
 
 
-# Terms out of the sums of one tensor: which channels meet in it, group by group.
-
-
 class Builder:
     """Turns the sums of tensors into terms, one for each combination of groups that they meet.
 

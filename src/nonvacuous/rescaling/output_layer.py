@@ -121,11 +121,6 @@ def _last(graph: LayerGraph) -> Node:
     return node
 
 
-# The scale of the scores: free where the loss sees their order only.
-#
-# Multiplying every tensor that writes the scores by one positive number moves the posterior along
-# one more orbit. It is one more free scale, and can be searched together with the hidden ones.
-
 #: The name of the group that holds the scale of the scores.
 OUTPUT_SCALE = "scale of the scores"
 
@@ -133,8 +128,9 @@ OUTPUT_SCALE = "scale of the scores"
 def with_output_scale(groups: ScaleGroups, output: OutputLayer) -> ScaleGroups:
     """The same groups and, as the last entry of log_scales, one scale for all scores.
 
-    Valid for losses that see only the order of the scores (0-1); for others the function
-    that matters would change. ``rescale`` searches it together with the hidden scales, which is
+    Multiplying every tensor that writes them moves the posterior along one more orbit. Valid for
+    losses that see only the order of the scores (0-1); for others the function that matters would
+    change. ``rescale`` searches it together with the hidden scales, which is
     better than one after the other. Groups that have it already come back as they are.
     """
     if any(group.name == OUTPUT_SCALE for group in groups.groups):

@@ -97,9 +97,6 @@ def workplace(device: torch.device) -> torch.device:
     return torch.device("cpu") if device.type == "mps" else device
 
 
-# Squares and products of one tensor, summed over every axis that no scale touches: every weight is
-# read once.
-
 # Chunks for the common case, which needs one temporary only.
 _ROWS = {"cpu": 1 << 16, "cuda": 1 << 25}
 # Squares of single-precision numbers fit float64 with room to spare on both sides; after a

@@ -71,9 +71,6 @@ def scaled_dot_product_attention(passage: Passage) -> LogScale:
     )
 
 
-# Tables of vectors: embeddings.
-
-
 @register_operator("aten.embedding", "aten.embedding_bag")
 def embedding(passage: Passage) -> LogScale:
     """A row, or the sum, mean or maximum of some.

@@ -60,9 +60,6 @@ def reduce(passage: Passage) -> LogScale:
 register_operator("aten.cumsum")(lambda p: p.constant(p.scale("self"), p.integers("dim")))
 
 
-# Operators that move channels into space and back.
-
-
 def _positions(passage: Passage, factor: str) -> int:
     """How many positions of one channel are channels on the other side."""
     kernel = "kernel_size" in passage.node.arguments
