@@ -175,8 +175,8 @@ class Coupled:
     """Pairs of networks that differ in one hyper-parameter alone, their seeds being equal.
 
     first, second   the networks of each pair
-    groups          which group each pair belongs to, in ascending order from 0: networks of a group
-                    share all other hyper-parameters
+    groups          which group each pair belongs to, numbered from 0: networks of a group share all
+                    other hyper-parameters
     """
 
     first: Codes
@@ -203,15 +203,10 @@ def coupled_by(trials: Trials, axis: str) -> Coupled:
     """All pairs in which ``axis`` is what differs."""
     others = [codes for name, codes in trials.axes.items() if name != axis]
     keys = numbered([*others, trials.seeds], len(trials))
-    order = np.argsort(keys, kind="stable")
-    pairs: list[tuple[Codes, Codes, Codes]] = []
-    for group in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
-        i, j = np.triu_indices(len(group), k=1)
-        differ = trials.axes[axis][group[i]] != trials.axes[axis][group[j]]
-        pairs.append((group[i][differ], group[j][differ], np.full(int(differ.sum()), len(pairs))))
-    first, second, groups = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    own = trials.axes[axis]
+    first, second = np.nonzero(np.triu((keys[:, None] == keys) & (own[:, None] != own)))
     # Groups without a pair leave no hole in the numbering.
-    return Coupled(first, second, ranked(groups))
+    return Coupled(first, second, ranked(keys[first]))
 
 
 def granulated_tau(
