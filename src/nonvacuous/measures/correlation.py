@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -254,32 +253,23 @@ class Environments(Coupled):
 
 
 def environments(trials: Trials, *, beyond: float = 1.0) -> Environments:
-    cells = trials.cells
-    kinds: dict[tuple[str, int, int], int] = {}
-    kind: list[int] = []
-    left_out = 0
-    empty: Codes = np.zeros(0, dtype=np.int64)
-    pairs = [(empty, empty, empty)]
-    members = [np.flatnonzero(cells == cell) for cell in range(int(cells.max()) + 1)]
-    table = np.array([[codes[m[0]] for codes in trials.axes.values()] for m in members])
-    for column, axis in enumerate(trials.axes):
-        keys = numbered(np.delete(table, column, axis=1).T, len(table))
-        for key in range(int(keys.max()) + 1):
-            here = np.flatnonzero(keys == key)
-            here = here[np.argsort(table[here, column])]
-            for before, after in combinations(here, 2):
-                i, j = (a.reshape(-1) for a in np.meshgrid(members[before], members[after]))
-                error = np.hypot(trials.noise[i], trials.noise[j])
-                sure = abs(trials.gaps[i] - trials.gaps[j]) > beyond * error
-                left_out += int((~sure).sum())
-                if not sure.any():
-                    continue
-                change = (axis, int(table[before, column]), int(table[after, column]))
-                pairs.append((i[sure], j[sure], np.full(int(sure.sum()), len(kind))))
-                kind.append(kinds.setdefault(change, len(kinds)))
-    first, second, groups = (np.concatenate(each) for each in zip(*pairs, strict=True))
-    own = np.array(kind, dtype=np.int64)
-    return Environments(first, second, groups, own, tuple(kinds), left_out)
+    names = list(trials.axes)
+    pairs = [np.zeros((6, 0), dtype=np.int64)]
+    for number, axis in enumerate(names):
+        own = trials.axes[axis]
+        keys = numbered([trials.axes[name] for name in names if name != axis], len(trials))
+        first, second = np.nonzero((keys[:, None] == keys) & (own[:, None] < own))
+        change = np.full(len(first), number), own[first], own[second], keys[first]
+        pairs.append(np.stack([first, second, *change]))
+    first, second, *changes = np.concatenate(pairs, axis=1)
+    error = np.hypot(trials.noise[first], trials.noise[second])
+    sure = abs(trials.gaps[first] - trials.gaps[second]) > beyond * error
+    found, groups = np.unique(np.stack(changes)[:, sure], axis=1, return_inverse=True)
+    kinds, kind = np.unique(found[:3], axis=1, return_inverse=True)
+    named = tuple((names[number], before, after) for number, before, after in kinds.T.tolist())
+    left_out = int((~sure).sum())
+    first, second = first[sure], second[sure]
+    return Environments(first, second, groups.ravel(), kind.ravel(), named, left_out)
 
 
 def pair_errors(measure: Numbers, gaps: Numbers, among: Environments) -> Numbers:
