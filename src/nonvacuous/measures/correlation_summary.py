@@ -46,23 +46,19 @@ def normalized_information(
     weights, for every row of ``weights`` (one row of ones by default). nan where the set leaves
     nothing unknown.
     """
-    networks = len(gaps)
-    rows = np.ones((1, networks)) if weights is None else weights
-    columns = [int(codes.max()) + 1 for codes in conditions.values()]
-    ends = np.cumsum(columns)
-    known = np.zeros((len(rows), networks, int(ends[-1])), dtype=np.float32)
-    for codes, end, width in zip(conditions.values(), ends, columns, strict=True):
-        known[:, np.arange(networks), codes + end - width] = rows
+    rows = np.ones((1, len(gaps))) if weights is None else weights
+    known = [
+        (rows[:, :, None] * np.eye(int(codes.max()) + 1)[codes]).astype(np.float32)
+        for codes in conditions.values()
+    ]
     # The other three of the six tables are these with the two networks exchanged.
-    counts = [[np.zeros((len(rows), width, width)) for width in columns] for _ in range(3)]
+    counts: list[list[Any]] = [[0.0] * len(known) for _ in range(3)]
     for part, said, true in correlation.signs_by_rows(measure, gaps):
         for table, (mark, outcome) in enumerate(((1, 1), (1, -1), (0, 1))):
             pairs = ((said == mark) & (true == outcome)).astype(np.float32)
-            sums = pairs @ known
-            for number, (end, width) in enumerate(zip(ends, columns, strict=True)):
-                own = slice(end - width, end)
-                first = known[:, part, own].swapaxes(1, 2).astype(np.float64)
-                counts[table][number] += first @ sums[:, :, own]
+            for number, own in enumerate(known):
+                first = own[:, part].swapaxes(1, 2).astype(np.float64)
+                counts[table][number] = counts[table][number] + first @ (pairs @ own)
     shares = [
         [_share_known(*(table[draw] for table in tables)) for tables in zip(*counts, strict=True)]
         for draw in range(len(rows))
