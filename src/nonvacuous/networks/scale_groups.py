@@ -158,12 +158,8 @@ def rescaled(module: nn.Module, groups: ScaleGroups, log_scales: ArrayLike) -> n
     log_scales   one natural logarithm per free scale, such as nv.rescale(...).log_scales
     """
     shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
-    if shapes != dict(groups.shapes):
-        differing = sorted(
-            name
-            for name in shapes.keys() | groups.shapes.keys()
-            if shapes.get(name) != groups.shapes.get(name)
-        )
+    differing = sorted({name for name, _ in shapes.items() ^ groups.shapes.items()})
+    if differing:
         raise BadInput(
             f"the groups belong to another network than this {type(module).__name__}: they "
             f"differ in {', '.join(differing[:5])}; capture this network and make its own groups"
