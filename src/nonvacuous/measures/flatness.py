@@ -80,9 +80,6 @@ _LOWEST, _HIGHEST, _FINENESS = -160, 80, 8
 #: Below this a weight counts as this large, in the noise that follows the weights.
 _FLOOR = 1e-3
 
-#: The standard deviation of the noise of a weight, in units of the noise scale.
-Shape = Callable[[Tensor], Tensor]
-
 
 def errors(subject: Subject, weights: Weights) -> int:
     """Training errors with these weights; a tie is an error."""
@@ -90,11 +87,11 @@ def errors(subject: Subject, weights: Weights) -> int:
     return int((~(class_margins(scores, subject.examples[1]) > 0)).sum())
 
 
-def noise_scale(subject: Subject, weights: Weights, shape: Shape) -> float:
+def noise_scale(subject: Subject, weights: Weights, shape: Callable[[Tensor], Tensor]) -> float:
     """The largest scale of the grid at which the mean training error grows by at most 10 points.
 
-    The same noise is used at all scales, so that more of it is mostly worse, and bisection finds
-    the end.
+    ``shape`` is the standard deviation of the noise of a weight in units of it. The same noise is
+    used at all scales, so that more of it is mostly worse, and bisection finds the end.
     """
     total = len(subject.examples[1])
     allowed = errors(subject, weights) + TOLERATED * total

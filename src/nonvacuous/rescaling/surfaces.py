@@ -198,8 +198,8 @@ class Surface:
         points = center + np.linalg.solve(factor.T, noise.T).T
         if own:
             points = np.concatenate([points, np.zeros((1, size))])
-            noise = np.concatenate([noise, (-center @ factor)[None]])
-        density = student_t.logpdf(noise, _TAIL).sum(1) + np.log(np.diag(factor)).sum()
+        density = student_t.logpdf((points - center) @ factor, _TAIL).sum(1)
+        density += np.log(np.diag(factor)).sum()
         with np.errstate(over="ignore", invalid="ignore"):
             weights = np.nan_to_num(self.height(points) - density, nan=-np.inf)
         low = float(logsumexp(weights[:samples]) - np.log(samples))
