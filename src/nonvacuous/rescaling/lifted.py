@@ -238,7 +238,12 @@ def lifted_kl(
     deep = pairs.deep
     if deep:
         checks.count("samples", samples, minimum=2)
-    best = rescale(Q, P, groups).log_scales if deep else best_log_scales(Q, P, pairs)
+        best = rescale(Q, P, groups).log_scales
+    else:
+        # Each unit on its own: the KL as a function of its scale is minus a curve of the same form
+        # as the densities along its orbit. Unlike a descent, this is the global minimum for any
+        # prior means.
+        best = highest_point(_fiber(P, pairs, *_moments(Q, pairs)))[0]
     moved = push(Q, groups, best, dtype=torch.float64)
     generator = np.random.default_rng(seed)
     laplace_gap, integral_error = None, 0.0
@@ -295,16 +300,6 @@ def _sampled_gap(
     origin = np.zeros((1, pairs.size))
     here = float(own.height(origin)[0] - other.height(origin)[0])
     return here - (low + high) / 2 + prior, (high - low) / 2
-
-
-def best_log_scales(Q: DiagonalGaussian, P: DiagonalGaussian, pairs: Pairs) -> np.ndarray:
-    """The best fixed rescaling of one hidden layer, exactly: each unit on its own.
-
-    The KL as a function of one unit's scale is minus a curve of the same form as the densities
-    along its orbit, and the highest point of that is the root of a polynomial of degree four.
-    Unlike a descent, this is the global minimum for any prior means.
-    """
-    return np.asarray(highest_point(_fiber(P, pairs, *_moments(Q, pairs)))[0])
 
 
 def _fiber(
