@@ -25,7 +25,11 @@ def collapse(reading: Reading, groups: ScaleGroups) -> Terms:
     for name in reading.tensors:
         scales = [scale for scale in groups.exponents[name] if scale.moves]
         for scale in scales:
-            _count(scale, math.prod(reading.shapes[name]), counts, touched)
+            index = np.ravel(scale.index)
+            repeats = float(math.prod(reading.shapes[name]) // index.size)
+            times = np.bincount(index[index >= 0], minlength=groups.size) * repeats
+            counts += scale.power * times
+            touched += abs(scale.power) * times
         axes = sorted({axis for scale in scales for axis in scale.axes})
         sums, numbers = row_sums(reading, name, axes)
         kept = builder.add(name, sums, axes, scales)
@@ -54,15 +58,6 @@ def collapse(reading: Reading, groups: ScaleGroups) -> Terms:
         remainders=each(pinned + prior_squares),
         log_variances=each(logs),
     )
-
-
-def _count(scale: AxisScale, weights: int, counts: np.ndarray, touched: np.ndarray) -> None:
-    """Add the weights that each channel touches through one scale."""
-    repeats = float(weights // np.size(scale.index))
-    index = np.asarray(scale.index).reshape(-1)
-    times = np.bincount(index[index >= 0], minlength=len(counts)) * repeats
-    counts += scale.power * times
-    touched += abs(scale.power) * times
 
 
 class Builder:
