@@ -154,9 +154,7 @@ def build(
     """
     kind, colon, arguments = name.partition(":")
     if kind in BUILDERS and colon and not arguments:
-        raise Unrecognized(
-            f"model {name!r}: nothing follows the colon; write {kind} for the usual one, or sizes"
-        )
+        raise Unrecognized(f"model {name!r}: nothing follows the colon; write {kind}")
     if kind not in BUILDERS:
         raise Unrecognized(
             f"there is no model {name!r}; known are {', '.join(BUILDERS)}, for instance "
