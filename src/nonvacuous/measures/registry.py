@@ -68,10 +68,8 @@ class Value:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, which knows no infinity."""
-        finite = math.isfinite(self.number)
-        decades = self.decades
-        known = decades is not None and math.isfinite(decades)
-        return {"number": self.number if finite else None, "log10": decades if known else None}
+        own = {"number": self.number, "log10": self.decades}
+        return {n: v if v is not None and math.isfinite(v) else None for n, v in own.items()}
 
 
 @dataclass(frozen=True)

@@ -72,12 +72,9 @@ def scale_groups(graph: LayerGraph, *, frozen: Sequence[str] = ()) -> ScaleGroup
 
 def _free_roots(propagation: Propagation) -> list[int]:
     """The free unknowns on which some weight depends, oldest first."""
-    roots: set[int] = set()
-    for scale in propagation.weights.values():
-        for term in scale.terms:
-            for label in np.unique(term.labels).tolist():
-                roots.update(propagation.equations.resolve(label))
-    return sorted(roots)
+    terms = [term for scale in propagation.weights.values() for term in scale.terms]
+    labels = {label for term in terms for label in np.unique(term.labels).tolist()}
+    return sorted(set[int]().union(*map(propagation.equations.resolve, labels)))
 
 
 def _drop_redundant(propagation: Propagation) -> None:
