@@ -23,12 +23,11 @@ from nonvacuous.audit.evidence import RECORDED, Evidence, Search, StoredEvidence
 from nonvacuous.audit.registry import required
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.candidate import FACTS, Candidate, frozen_copy
-from nonvacuous.certification.columns import column_records, paper_accounting
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import Measured, complexity_of, measure, observations
 from nonvacuous.errors import Refused, Unsupported
 from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement_of
-from nonvacuous.rules.digests import array_digest, example_set, fixed_tensors, tensors_digest
+from nonvacuous.rules.digests import example_set, fixed_tensors, tensors_digest
 from nonvacuous.rules.outcomes import outcome_digest
 from nonvacuous.rules.symmetries import captured
 from nonvacuous.seeds import DRAWS
@@ -161,7 +160,7 @@ def seal(
             fixed_digest=tensors_digest(fixed_tensors(module, random)),
             conversions=job.conversions,
         ),
-        **({} if candidate is None else _records(candidate, evidence, data)),
+        **({} if candidate is None else _records(candidate, data)),
         empirical=evidence.risk,
         held_out_twin=twin,
         baseline=baseline_record(
@@ -179,10 +178,9 @@ def seal(
     return Certificate.sealed(statement=statement_of(draft), **fields)
 
 
-def _records(candidate: Candidate, evidence: Evidence, data: records.DataRecord) -> dict[str, Any]:
+def _records(candidate: Candidate, data: records.DataRecord) -> dict[str, Any]:
     """Prior, posterior, and what rescaling did."""
-    assert evidence.complexity is not None and evidence.risk_upper is not None
-    shaped, facts, bound = data.prior, candidate.rescaling, evidence.bound
+    shaped = data.prior
     return {
         "prior": records.DistributionRecord(
             description=candidate.prior_description,
@@ -192,18 +190,7 @@ def _records(candidate: Candidate, evidence: Evidence, data: records.DataRecord)
         "posterior": records.DistributionRecord(
             description=candidate.posterior_description, digest=candidate.posterior.digest()
         ),
-        "rescaling": None
-        if facts is None
-        else records.RescalingRecord(
-            kl_before=facts.compared.before,
-            kl_after=facts.after,
-            log_scales_digest=array_digest(facts.log_scales),
-            noise_digest=evidence.noise_digest,
-            columns=column_records(
-                facts, evidence.complexity, bound, evidence.budget, risk_upper=evidence.risk_upper
-            ),
-            paper=paper_accounting(facts.compared.paper, evidence.risk, bound),
-        ),
+        "rescaling": candidate.rescaling,
     }
 
 

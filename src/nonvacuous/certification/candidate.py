@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.audit.evidence import Search
-from nonvacuous.certification.columns import RescalingFacts
 from nonvacuous.certification.forgetting import forget
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples
@@ -21,7 +20,7 @@ from nonvacuous.distributions.priors import Prior
 from nonvacuous.errors import BadInput
 from nonvacuous.networks import LayerGraph
 from nonvacuous.recipes import remembering
-from nonvacuous.records import ComplexityRecord, Observation
+from nonvacuous.records import ComplexityRecord, Observation, RescalingRecord
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.outcomes import predictions
 
@@ -34,6 +33,7 @@ class Candidate:
     prior_choices  members of the prior family among which this prior was chosen: to be paid
     draws          (purpose, seed) of every random stream used so far
     complexity     what the posterior costs, if it was needed on the way
+    rescaling      what moving the posterior by ``log_scales`` did
     measured       posteriors among which this one is chosen by their sampled risks: to be paid
 
     The others are facts for the audit, see :class:`~nonvacuous.audit.evidence.Evidence`.
@@ -52,7 +52,8 @@ class Candidate:
     start: nn.Module | None = None
     prior_saw_digest: str | None = None
     prior_given: bool = False
-    rescaling: RescalingFacts | None = None
+    rescaling: RescalingRecord | None = None
+    log_scales: np.ndarray | None = None
     noise_digest: str | None = None
     graph: LayerGraph | None = None
     tilt: Observation | None = None
@@ -160,8 +161,8 @@ def save_candidate(run: RunFolder, candidate: Candidate) -> None:
     """Prior, posterior, the scales between gauges, and all that is not random in the network."""
     run.write("prior.safetensors", candidate.prior.save)
     run.write("posterior.safetensors", candidate.posterior.save)
-    if candidate.rescaling is not None:
-        arrays = {"log_scales": candidate.rescaling.log_scales}
+    if candidate.log_scales is not None:
+        arrays = {"log_scales": candidate.log_scales}
         run.write("log_scales.npz", lambda path: write_npz(path, arrays))
     fixed = fixed_tensors(candidate.module, candidate.posterior.names)
     if fixed:

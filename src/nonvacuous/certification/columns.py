@@ -27,7 +27,7 @@ from nonvacuous.rescaling.columns import (
     named_step,
 )
 from nonvacuous.rescaling.solver import push
-from nonvacuous.rules.arithmetic import complexity_nats, total_nats
+from nonvacuous.rules.arithmetic import complexity_nats, recompute_bound, total_nats
 
 #: Of the prior around zero in the paper on rescaling.
 PAPER_SCALE = 1.0
@@ -45,24 +45,6 @@ class Compared:
     columns: tuple[Accounted, ...]
     before: float
     paper: tuple[float, float]
-
-
-@dataclass(frozen=True, eq=False)
-class RescalingFacts:
-    """What moving along the orbit did: the scales, and the KL under other ways of accounting.
-
-    after          the KL of the posterior that is certified
-    compared       the same randomized network accounted for in other ways, for comparison
-    center, way    where the certified posterior stands among them
-    charge_nats    what the choice of the certified prior's scale costs
-    """
-
-    log_scales: np.ndarray
-    after: float
-    compared: Compared
-    center: Center
-    way: Way
-    charge_nats: float
 
 
 def comparison_columns(
@@ -118,12 +100,10 @@ def accounting_of(bound: records.BoundRecord, budget: records.BudgetRecord) -> A
 
 
 def column_records(
-    facts: RescalingFacts,
-    complexity: records.ComplexityRecord,
+    steps: tuple[Accounted, ...],
+    compared: tuple[Accounted, ...],
     bound: records.BoundRecord,
     budget: records.BudgetRecord,
-    *,
-    risk_upper: float,
 ) -> tuple[records.RescalingColumn, ...]:
     """All columns, comparisons first; the last step of the certified prior is the certificate.
 
@@ -131,28 +111,26 @@ def column_records(
     """
     if "kl_nats" not in bound.inputs:
         return ()
-    accounting = accounting_of(bound, budget)
-    first, *further = certified_steps(facts.center, facts.way, facts.charge_nats, complexity)
+    accounting, (first, *further) = accounting_of(bound, budget), steps
     # Without the scale of the scores, the first step is one of the comparisons, found again.
-    columns = facts.compared.columns
-    same = [c for c in columns if (c.center, c.way) == (first.center, first.way)]
-    shown = [column for column in columns if column not in same]
+    same = [c for c in compared if (c.center, c.way) == (first.center, first.way)]
+    shown = [column for column in compared if column not in same]
     # What the first step starts from stands right before it.
     shown.sort(
         key=lambda c: (
-            c.center == facts.center,
-            c.way in _MOVED and c.charge_nats == facts.charge_nats and c.center == facts.center,
+            c.center == first.center,
+            c.way in _MOVED and c.charge_nats == first.charge_nats and c.center == first.center,
         )
     )
-    steps = [replace(first, name=same[0].name) if same else first, *further]
+    shown += [replace(first, name=same[0].name) if same else first, *further]
     written = []
-    for column in (*shown, *steps):
-        certified = column is steps[-1]
+    for column in shown:
+        certified = column is shown[-1]
         bounds = accounting.bounds(column.kl_nats, column.charge_nats)
         if certified:
             # The certificate divides its failure probability instead of adding a charge to the KL:
             # the same up to rounding, and its own number is the one that counts.
-            bounds["kl_inverse"] = risk_upper
+            bounds["kl_inverse"] = recompute_bound(bound)
         written.append(records.RescalingColumn(**vars(column) | bounds, certified=certified))
     return tuple(written)
 

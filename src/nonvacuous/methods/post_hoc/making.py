@@ -29,13 +29,14 @@ from nonvacuous.certification.candidate import (
 )
 from nonvacuous.certification.gauge import Gauge, Rescaled, find_gauge
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import candidate_twin
+from nonvacuous.certification.measurement import Measured, candidate_twin
 from nonvacuous.certification.noise_search import NoiseSearch
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.kinds import Center, Way
 from nonvacuous.methods.post_hoc import PostHoc
-from nonvacuous.records import BOUND_LINE, SAMPLING_LINE
+from nonvacuous.records import BOUND_LINE, SAMPLING_LINE, RescalingRecord
+from nonvacuous.rules.digests import array_digest
 from nonvacuous.seeds import derived_seed
 
 #: Standard deviations tried for the posterior.
@@ -95,7 +96,8 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
     candidate, measured = measured_best(job, candidates)
     if gauge is not None:
         moved = chosen[candidates.index(candidate)][0].rescaled
-        candidate = replace(candidate, rescaling=_facts(gauge, module, prior, moved))
+        rescaling = _rescaling(gauge, module, prior, moved, noise_digest, measured)
+        candidate = replace(candidate, rescaling=rescaling, log_scales=moved.log_scales)
     save_candidate(job.folder, candidate)
     twin, means = None, method.family.means
     if method.twin and (candidate.prior_saw is not None or means is not None):
@@ -116,11 +118,17 @@ def _noise_text(where: str, scale: float, *, rescaled: bool) -> str:
     return f"Gaussian around {_WHERE[where]} with scale {scale:.6g}{moved}"
 
 
-def _facts(
-    gauge: Gauge, module: nn.Module, prior: Prior, moved: Rescaled
-) -> columns.RescalingFacts:
+def _rescaling(
+    gauge: Gauge,
+    module: nn.Module,
+    prior: Prior,
+    moved: Rescaled,
+    noise_digest: str | None,
+    measured: Measured,
+) -> RescalingRecord:
     """The same randomized network accounted for in other ways: who earns the improvement?"""
     assert prior.kind != "pretrained"  # given weights take no such prior
+    assert measured.complexity is not None
     center: Center = "zero" if prior.kind == "zero-mean" else prior.kind
     compared = columns.comparison_columns(
         moved.posterior,
@@ -139,6 +147,12 @@ def _facts(
     elif len(prior.grid) == 1:
         way = "fixed scale, rescaled"
     charge_nats = prior.charge_nats(module)
-    return columns.RescalingFacts(
-        moved.log_scales, moved.kl_nats, compared, center, way, charge_nats
+    steps = columns.certified_steps(center, way, charge_nats, measured.complexity)
+    return RescalingRecord(
+        kl_before=compared.before,
+        kl_after=moved.kl_nats,
+        log_scales_digest=array_digest(moved.log_scales),
+        noise_digest=noise_digest,
+        columns=columns.column_records(steps, compared.columns, measured.bound, measured.budget),
+        paper=columns.paper_accounting(compared.paper, measured.risk, measured.bound),
     )
