@@ -177,6 +177,7 @@ def certify(
     charging = None
     ledger = run.ledger if kept.path is None else run.ledger or ledger_beside(kept.path)
     if ledger is not None:
+        gate = str(getattr(method, "threshold", None) or "no gate")
         attempt = Attempt(
             examples=all_examples_digest(given),
             bound=content_digest(examples, split.bound),
@@ -184,9 +185,7 @@ def certify(
             paid=attempts,
             classes=class_sizes(given),
             different=configuration.get("different_data", ""),
-            threshold=str(getattr(method, "threshold", None) or "no gate")
-            if KINDS[method.mode].steps
-            else "",
+            threshold=gate if KINDS[method.mode].steps else "",
         )
         charging = Charging(ledger, attempt, model, examples.subset(split.bound))
         progress = charging.watching(progress)

@@ -84,8 +84,6 @@ class Evidence:
     test: Examples | None = None
     #: What the ledger says about other attempts on the same examples; None if none was kept.
     standing: Standing | None = None
-    #: The thresholds of earlier certificates by checkpoints on the same examples, in the ledger.
-    thresholds_before: tuple[str, ...] = ()
     #: The number of certificates on these examples that the budget was divided by.
     attempts_paid: int = 1
     #: True if examples may be dependent (groups, time), as declared by the user; None if not said.

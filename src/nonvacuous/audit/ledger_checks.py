@@ -98,8 +98,9 @@ def fixed_before_data(evidence: Evidence) -> Outcome:
     if present == ["tilt"] or (evidence.tilt is not None and present == ["temperature"]):
         return _tilted(evidence, present[0])
     own = str(evidence.bound.inputs.get("threshold"))
-    others = [each for each in evidence.thresholds_before if each != own]
-    if "threshold" in present and others:
+    standing = evidence.standing if "threshold" in present else None
+    others = [] if standing is None else [each for each in standing.thresholds if each != own]
+    if others:
         return doubtful(
             f"the threshold is {own}, and certificates by checkpoints that were computed before on "
             f"these examples declared {' and '.join(others)}: one that is read off what they "

@@ -102,7 +102,6 @@ def evidence_of(
         risk_transform=job.examples.steps,
         test_reads=("freeze", "report") if job.test is not None else ("freeze",),
         standing=standing,
-        thresholds_before=() if standing is None else standing.thresholds,
         risk_upper=recompute_bound(bound),
         confidence=1.0 - job.failure,
         data=records.DataRecord(

@@ -59,9 +59,9 @@ class Attempt:
     threshold: str = ""
 
     def __post_init__(self) -> None:
-        texts = ("examples", "bound", "config", "outcome", "begun", "different", "command")
-        for name in (*texts, "threshold"):
-            value = getattr(self, name)
+        for name, value in vars(self).items():
+            if name in ("paid", "classes"):
+                continue
             if not isinstance(value, str) or (not value and name in ("bound", "config")):
                 raise BadInput(f"the {name} digest must be hexadecimal, got {value!r}.")
         if type(self.paid) is not int or self.paid < 1:
@@ -162,22 +162,23 @@ def standing(entries: Sequence[Attempt], attempt: Attempt) -> Standing:
     own = next(each for each in attempts if any(line == number for line, _ in each.issues))
     issued = min(paid for _, paid in own.issues)
     here = next(line for line, paid in own.issues if paid == issued)
-    earlier, alike, declared, thresholds = [], [], [], []
+    earlier, alike = list[int](), list[int]()
+    declared, thresholds = [], []
     for other in attempts:
         paid = min((paid for line, paid in other.issues if line < here), default=None)
         if other is own or paid is None:
             continue
-        same = other.entry.examples == attempt.examples and bool(attempt.examples)
-        if same or other.entry.bound == attempt.bound:  # at least the same bound examples
-            earlier.append(paid)
-            thresholds += [other.entry.threshold] if other.entry.threshold else []
-        elif other.entry.same_labels(attempt):
-            said = attempt.different or other.entry.different
-            if said:
-                declared.append(said)
-            else:
-                alike.append(paid)
-                thresholds += [other.entry.threshold] if other.entry.threshold else []
+        entry = other.entry
+        same = entry.examples == attempt.examples and bool(attempt.examples)
+        same = same or entry.bound == attempt.bound  # at least the same bound examples
+        said = "" if same else attempt.different or entry.different
+        if not same and not entry.same_labels(attempt):
+            continue
+        if said:
+            declared.append(said)
+            continue
+        (earlier if same else alike).append(paid)
+        thresholds += [entry.threshold] if entry.threshold else []
     words, gates = (tuple(dict.fromkeys(each)) for each in (declared, thresholds))
     return Standing(tuple(earlier), tuple(alike), words, issued, gates)
 
@@ -220,8 +221,7 @@ def _beginning(line: Attempt) -> tuple[str, ...]:
 
 
 def _append(path: Path, attempt: Attempt) -> None:
-    usual: dict[str, Any] = dict.fromkeys(("outcome", "begun", "different", "threshold"), "")
-    usual |= {"classes": (), "command": "certify"}
+    usual = {each.name: each.default for each in fields(attempt) if each.name != "paid"}
     record = {k: v for k, v in vars(attempt).items() if k not in usual or v != usual[k]}
     # The line break in front ends a line that a crash may have left unfinished. One write of an
     # append-only descriptor keeps the lines of several processes apart.

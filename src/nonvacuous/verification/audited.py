@@ -12,22 +12,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import nn
 
+from nonvacuous import __version__
 from nonvacuous.audit import registry
 from nonvacuous.audit.claim_checks import NOISY
 from nonvacuous.audit.evidence import RECORDED, StoredEvidence
 from nonvacuous.audit.registry import Check, Outcome, least_version, release_of
 from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.assemble import software
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.measurement import ON_TEST
 from nonvacuous.records import Assumption
 from nonvacuous.risk.losses import Loss
 from nonvacuous.rules.derandomization import layers_from
-from nonvacuous.rules.drawing import OBSERVED as TILTED
+from nonvacuous.rules.drawing import FIRST_OBSERVED, OBSERVED
 from nonvacuous.verification.findings import Disagreement
 from nonvacuous.verification.inquiry import Inquiry
 
@@ -63,15 +62,10 @@ def audited_note(certificate: Certificate) -> str:
 
 def skip_newer(inquiry: Inquiry) -> None:
     """A library that is not out yet, as far as this one knows."""
-    made_by = inquiry.certificate.software.get("nonvacuous", "unknown")
-    here = _own_release()
+    made_by, here = inquiry.certificate.software.get("nonvacuous", "unknown"), __version__
     if release_of(made_by) > release_of(here):
         why = f"release {made_by} made it, and this is {here}: verify it with one as new."
         inquiry.skip("this library knows how it was made", "software.nonvacuous", why)
-
-
-def _own_release() -> str:
-    return software(torch.device("cpu"))["nonvacuous"]
 
 
 def check_rows(certificate: Certificate) -> str:
@@ -105,7 +99,7 @@ def check_again(inquiry: Inquiry, gather: Callable[[], StoredEvidence]) -> None:
 
     def work() -> str:
         gathered.append(gather())
-        same_words = certificate.software.get("nonvacuous") == _own_release()
+        same_words = certificate.software.get("nonvacuous") == __version__
         asked, left = 0, []
         for check in _required(certificate):
             outcome = check.on_part(gathered[0])
@@ -120,11 +114,9 @@ def check_again(inquiry: Inquiry, gather: Callable[[], StoredEvidence]) -> None:
 
     inquiry.expect(_AGAIN, "assumptions", work)
     for check in added_since(certificate) if gathered else ():
-        outcome = check.on_part(gathered[0])
-        why = "its facts are not stored."
+        outcome, why, false = check.on_part(gathered[0]), "its facts are not stored.", False
         if outcome is not None:
-            why = f"{outcome.status}: {outcome.detail}"
-        false = outcome is not None and outcome.effect != "none"
+            why, false = f"{outcome.status}: {outcome.detail}", outcome.effect != "none"
         inquiry.skip(f"added since, not required: {check.name}", "audit", why, needed=false)
 
 
@@ -193,16 +185,12 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any
         "prior": prior,
         "posterior": posterior,
         "drawn": contents.drawn,
-        "noise_digest": None
-        if certificate.rescaling is None
-        else certificate.rescaling.noise_digest,
+        "noise_digest": getattr(certificate.rescaling, "noise_digest", None),
         "draws": ((FREEZE, 0), (SAMPLING, certificate.empirical.seed)),
         # As the code has it: certify takes no groups, and reads test examples after the end.
         "groups_declared": None,
         "test_reads": (FREEZE,),
     }
-    if certificate.progressive is None:
-        facts["thresholds_before"] = ()
     if posterior is not None:
         # Recomputed here from the stored tensors, both of them.
         facts["posterior_at_kl"] = facts["posterior_at_risk"] = posterior.digest()
@@ -213,7 +201,8 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any
         facts["test"] = None  # the run had none, whoever verifies may have one
     elif known.test is not None:
         facts["test"] = known.test
-    facts["tilt"] = next((o for o in certificate.observed if o.name == TILTED), None)
+    tilted = (o for o in certificate.observed if o.name in (OBSERVED, FIRST_OBSERVED))
+    facts["tilt"] = next(tilted, None)
     if not contents.fixed:
         facts["fixed_before"] = {}
     if certificate.prior is None:
@@ -232,9 +221,8 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any
             facts["draws"] = ((FREEZE, 0),)
     if contents.standing is not None:
         facts["standing"] = contents.standing
-        facts["thresholds_before"] = contents.standing.thresholds
         facts["attempts_paid"] = contents.settings["attempts"]
     # What the user declared; without a word the check asks for more, which no run keeps.
     method = contents.method
-    facts |= {name: method[name] for name in ("pretrained", "unseen") if method.get(name)}
-    return StoredEvidence(**{**facts, **more})
+    facts |= {name: method[name] for name in ("pretrained", "unseen") if method.get(name)} | more
+    return StoredEvidence(**facts)

@@ -143,7 +143,6 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
             Checkpoints(networks).eval().requires_grad_(False),
             loss,
             taught_wrong=None,  # its network is not kept
-            tilt=_aside(certificate),
             trained_on=rule.trained_on(split, batches, certificate.seed, tilted=tilted),
         ),
     )
