@@ -19,7 +19,7 @@ from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.models import build
-from nonvacuous.records import BoundRecord
+from nonvacuous.records import BoundRecord, Observation
 from nonvacuous.risk.losses import bounded_cross_entropy
 from nonvacuous.rules.drawing import FIRST_OBSERVED, batches_of, tilt_of, trained_on, twin_number
 
@@ -142,7 +142,8 @@ def test_a_tilt_that_looked_at_the_tests_is_refused(lie: str, monkeypatch) -> No
             ),
         )
     else:
-        monkeypatch.setattr(making, "count_errors", lambda *_: 27)
+        counted = Observation(name=FIRST_OBSERVED, errors=27, trials=50)
+        monkeypatch.setattr(making, "observation", lambda *_: counted)
     certificate = certified()
     assert certificate.status == "refused"
     assert row(certificate, FIXED).effect == "refused"

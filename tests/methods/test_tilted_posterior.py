@@ -13,6 +13,7 @@ from nonvacuous.bounds import catoni, seeger
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build
+from nonvacuous.records import Observation
 from nonvacuous.rules.drawing import OBSERVED, set_aside, temperature
 
 FIXED = "what the theorem wants fixed was fixed before the data"
@@ -95,7 +96,8 @@ def test_a_tilt_that_looked_is_refused(lie: str, monkeypatch: pytest.MonkeyPatch
             ),
         )
     else:
-        monkeypatch.setattr(making, "count_errors", lambda *_: 27)
+        counted = Observation(name=OBSERVED, errors=27, trials=50)
+        monkeypatch.setattr(making, "observation", lambda *_: counted)
     certificate = certified()
     assert certificate.status == "refused"
     assert row(certificate).effect == "refused"

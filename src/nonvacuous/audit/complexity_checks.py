@@ -256,8 +256,6 @@ def drawn_price(evidence: Evidence) -> Outcome:
                     f"the weights {name!r} of the drawn network are not those that the recorded "
                     "seed draws from the posterior. Draw them with rules.drawing.draw_network."
                 )
-    device = posterior.device
-    weights = {name: tensor.to(device) for name, tensor in weights.items()}
     if "log_density_ratio" in evidence.bound.inputs:
         ratio = posterior.log_density_ratio(prior, weights)
         claimed = complexity.log_density_ratio

@@ -100,16 +100,12 @@ def loss_range(evidence: Evidence) -> Outcome:
     predictors=("drawn", "deterministic"),
 )
 def counted_again(evidence: Evidence) -> Outcome:
+    drawn = None
     if evidence.predictor == "drawn":
         if evidence.posterior is None:
             return refuse("there is no posterior that the network could have been drawn from.")
-        device = evidence.posterior.device
         drawn = draw_network(evidence.posterior, evidence.risk.seed)
-        network = probing.Network.of(
-            evidence.module, {name: w.to(device) for name, w in drawn.items()}
-        )
-    else:
-        network = probing.Network.of(evidence.module)
+    network = probing.Network.of(evidence.module, drawn)
     examples = evidence.examples.subset(evidence.split.bound)
     again = probing.recount(network, examples, evidence.loss)
     risk = evidence.risk

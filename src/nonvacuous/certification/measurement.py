@@ -45,6 +45,12 @@ def count_errors(module: nn.Module, examples: Examples) -> int:
     return round(summed_loss(module, examples, zero_one))
 
 
+def observation(name: str, module: nn.Module, examples: Examples) -> records.Observation:
+    """The errors of a network, to stand beside a promise."""
+    errors = count_errors(module, examples)
+    return records.Observation(name=name, errors=errors, trials=len(examples))
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
     """The numbers of one certificate, before anybody has looked for mistakes in them."""
@@ -74,7 +80,6 @@ def measure(job: Job, candidate: Candidate, complexity: records.ComplexityRecord
     weights, further = None, dict[str, float](exact_moment=True)
     if drawn:
         weights = draw_network(candidate.posterior, seed)
-        weights = {name: tensor.to(job.device) for name, tensor in weights.items()}
         total = summed_loss(with_weights(candidate.module, weights), job.bound_part, job.loss)
         binary = job.loss.binary
         counts: Any = {"errors": round(total)} if binary else {"errors": None, "total": total}
@@ -197,23 +202,18 @@ def observations(
 ) -> tuple[records.Observation, ...]:
     """Plain error rates; the test examples are read here, once, at the end."""
     network = observed_network(job.predictor)
-    parts = [(ON_BOUND, job.bound_part)]
+    observed = [observation(f"{network} {ON_BOUND}", module, job.bound_part)]
     if job.test is not None:
-        parts.append((ON_TEST, job.test))
-    observed = [
-        (f"{network} {where}", count_errors(module, part), len(part)) for where, part in parts
-    ]
+        observed.append(observation(f"{network} {ON_TEST}", module, job.test))
     if job.test is not None and job.predictor == "stochastic" and posterior is not None:
         seed, trials = observation_seed(job.seed, posterior.digest()), min(job.trials, _TRIALS)
         estimate = trials_of(
             module, posterior, job.test, loss=zero_one, trials=trials, seed=seed, device=job.device
         )
         assert estimate.errors is not None
-        observed.append((RANDOMIZED_ON_TEST, estimate.errors, estimate.trials))
-    return tuple(
-        records.Observation(name=name, errors=errors, trials=trials)
-        for name, errors, trials in observed
-    )
+        counts = {"errors": estimate.errors, "trials": estimate.trials}
+        observed.append(records.Observation(name=RANDOMIZED_ON_TEST, **counts))
+    return tuple(observed)
 
 
 #: The twin of a certificate that needs no prior data trains on this part and tests on the rest.

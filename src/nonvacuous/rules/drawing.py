@@ -37,7 +37,8 @@ def sampling_seed(seed: int, posterior_digest: str, noise_digest: str | None = N
 def draw_network(posterior: DiagonalGaussian, seed: int) -> dict[str, Tensor]:
     """The weights that this seed draws; the same on every device, so that anyone can repeat it."""
     generator = torch.Generator(device="cpu").manual_seed(seed)
-    return posterior.to("cpu").sample(generator=generator)
+    drawn = posterior.to("cpu").sample(generator=generator)
+    return {name: weights.to(posterior.device) for name, weights in drawn.items()}
 
 
 #: What the errors on the examples set aside are called in a certificate.

@@ -19,14 +19,13 @@ from nonvacuous.certification.candidate import (
     with_weights,
 )
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import candidate_twin, count_errors
+from nonvacuous.certification.measurement import candidate_twin, observation
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import last_layer, with_fixed
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, learned
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.posterior import Posterior
-from nonvacuous.records import Observation
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import OBSERVED, set_aside
 from nonvacuous.seeds import derived_seed
@@ -76,8 +75,7 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         require_stored_state(prior_network, rebuilt, few, whose="the prior's network")
         center = random_where_asked(prior_network)
         if len(aside):
-            errors = count_errors(center, examples.subset(aside))
-            tilt = Observation(name=OBSERVED, errors=errors, trials=len(aside))
+            tilt = observation(OBSERVED, center, examples.subset(aside))
         family: Prior = learned(center, indices=saw, grid=grid)
     elif method.prior is not None:
         family = method.prior

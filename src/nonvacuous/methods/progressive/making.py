@@ -22,7 +22,7 @@ from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import (
     ON_TEST,
     Measured,
-    count_errors,
+    observation,
     summed_loss,
     twin_record,
 )
@@ -69,10 +69,7 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
             job.progress("tests", number, len(batches), message)
     # The first checkpoint on examples of the first part that it was not trained on.
     part = job.examples.subset(first_part(job.split, job.seed, tilted=tilted)[1])
-    aside = None
-    if len(part):
-        wrong = count_errors(networks[0], part)
-        aside = records.Observation(name=FIRST_OBSERVED, errors=wrong, trials=len(part))
+    aside = observation(FIRST_OBSERVED, networks[0], part) if len(part) else None
     trials = len(job.split.bound)
     risk = counted_once(errors=sum(errors), trials=trials, identical=False, seed=job.seed)
     counts = {"errors": sum(errors), "trials": trials}
@@ -196,11 +193,10 @@ def _taught_wrong(method: Progressive, job: Job, start: nn.Module) -> records.Ob
             name="train",
             watch=lambda _: None,
         )
-        errors = count_errors(frozen_copy(trained, job.device), job.bound_part)
+        network = frozen_copy(trained, job.device)
+        return observation("taught wrong labels", network, job.bound_part)
     except (BadInput, RuntimeError):
         return None  # too few for it; it was called often enough before
-    name = "taught wrong labels"
-    return records.Observation(name=name, errors=errors, trials=len(job.split.bound))
 
 
 def _twin(
@@ -233,10 +229,9 @@ def _on_test(
         return ()
     tests = [len(batch) for batch in batches]
     drawn = drawn_errors(networks, tests, job.test, job.seed, device=job.device)
-    last = count_errors(networks[-1], job.test)
-    return tuple(
-        records.Observation(name=name, errors=wrong, trials=len(job.test))
-        for name, wrong in ((DRAWN_OBSERVED, drawn), (LAST_OBSERVED, last))
+    return (
+        records.Observation(name=DRAWN_OBSERVED, errors=drawn, trials=len(job.test)),
+        observation(LAST_OBSERVED, networks[-1], job.test),
     )
 
 
