@@ -28,7 +28,7 @@ from nonvacuous.rules.symmetries import captured, wrong_savings
 from nonvacuous.verification.audited import check_again, stored_evidence
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, agree
-from nonvacuous.verification.network import check_own, network_of, rebuilt
+from nonvacuous.verification.network import MODEL, check_own, network_of
 from nonvacuous.verification.replaying import FRESH, check_beside, check_samples
 from nonvacuous.verification.starting import check_start
 
@@ -71,9 +71,10 @@ class Checking:
         """The questions that these files answer."""
         _ask_network(inquiry, "the network is the recorded one")
 
-    def prior_asked(self, method: dict[str, Any], *, learned: bool) -> dict[str, Any]:
-        """The prior family that the settings name: its kind, its scales, whose they are."""
-        return dict(method["prior"])
+    def prior_asked(self, inquiry: Inquiry) -> dict[str, Any]:
+        """The prior family that the settings name: its kind, its scales, whose they are, and the
+        digest of the means if they were given."""
+        return dict(inquiry.contents.method["prior"])
 
     def posteriors(self, certificate: Certificate, method: dict[str, Any]) -> Collection[str]:
         """Every posterior that these settings allow, in words."""
@@ -88,7 +89,11 @@ class Checking:
         elif certificate.posterior is not None and inquiry.contents.posterior is None:
             why = "the posterior is not at hand."
         else:
-            module, why = rebuilt(inquiry, self.network)
+            recorded = certificate.model
+            words = f"{recorded.architecture}, {recorded.parameters} parameters."
+            module = inquiry.learn(MODEL, "model", lambda: (words, self.network(inquiry)))
+            asked = inquiry.findings[-1]
+            why = asked.detail if asked.passed is None else "the network could not be rebuilt."
         if loss is None or module is None:
             question = FRESH if certificate.predictor == "stochastic" else COUNT
             inquiry.skip(question, "empirical", why)
@@ -124,8 +129,7 @@ class PriorChecking(Checking):
 
     def seed(self, certificate: Certificate) -> str:
         assert certificate.posterior is not None
-        moved = certificate.rescaling
-        noise = None if moved is None else moved.noise_digest
+        noise = getattr(certificate.rescaling, "noise_digest", None)
         expected = sampling_seed(certificate.seed, certificate.posterior.digest, noise)
         equal(certificate.empirical.seed, expected, "empirical.seed")
         return "derived from the seed and the digest of the frozen posterior."

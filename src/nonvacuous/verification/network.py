@@ -5,7 +5,7 @@ Only built-in architectures are built by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -33,20 +33,6 @@ def not_at_hand(inquiry: Inquiry) -> str | None:
     return (
         f"{name!r} is not a built-in architecture, and nothing named in a certificate is ever "
         "imported; name it with --model (model= in Python)"
-    )
-
-
-def rebuilt(inquiry: Inquiry, make: Callable[[Inquiry], nn.Module]) -> tuple[nn.Module | None, str]:
-    """The network, if it is the certified one; and why there is none."""
-
-    def work() -> tuple[str, nn.Module]:
-        network, recorded = make(inquiry), inquiry.certificate.model
-        return f"{recorded.architecture}, {recorded.parameters} parameters.", network
-
-    network, finding = inquiry.learn(MODEL, "model", work), inquiry.findings[-1]
-    return (
-        network,
-        finding.detail if finding.passed is None else "the network could not be rebuilt.",
     )
 
 

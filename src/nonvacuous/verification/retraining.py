@@ -122,7 +122,9 @@ def _start(inquiry: Inquiry, digest: str) -> nn.Module:
     """The weights before any training: by the seed that the certificate names, or as given."""
     certificate, stated = inquiry.certificate, inquiry.stated(START)
     named = None if stated is None else named_start(stated.detail)
-    for seed in dict.fromkeys((certificate.seed if named is None else named[1], certificate.seed)):
+    for seed in dict.fromkeys(
+        (certificate.seed if named is None else named.seed, certificate.seed)
+    ):
         network, _ = adapted(built(inquiry, seed), inquiry.known.examples)
         if tensors_digest(dict(network.state_dict())) == digest:
             return network

@@ -27,7 +27,7 @@ from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.foreign import read_bytes, run_settings
-from nonvacuous.rules.arithmetic import ledger
+from nonvacuous.rules.arithmetic import ONCE, ledger
 from nonvacuous.rules.attempts import ledger_beside, read_attempts, standing
 from nonvacuous.rules.digests import file_digest, index_digest
 from nonvacuous.verification.audited import version_of
@@ -160,12 +160,6 @@ def check_settings(inquiry: Inquiry, checking: Checking) -> None:
         inquiry.expect(*names[2], lambda: _describes(inquiry, checking))
 
 
-def _prior(inquiry: Inquiry, checking: Checking) -> dict[str, Any]:
-    """Kind, scales, whose they are, and the digest of the means if they were given."""
-    learned = inquiry.certificate.data.prior is not None
-    return checking.prior_asked(inquiry.contents.method, learned=learned)
-
-
 def _compare(inquiry: Inquiry) -> None:
     certificate, contents = inquiry.certificate, inquiry.contents
     asked, method = contents.settings, contents.method
@@ -211,7 +205,7 @@ def _pays(inquiry: Inquiry, checking: Checking) -> str:
     claimed, choices, measured = certificate.budget, 1, 1
     if certificate.kind.random and certificate.complexity is not None:
         # Members of the prior family that the settings let choose among.
-        prior = _prior(inquiry, checking)
+        prior = checking.prior_asked(inquiry)
         tensors = len(certificate.complexity.terms) if prior["per_tensor"] else 1
         choices = int(len(prior["scales"]) ** tensors)
     if certificate.kind.random and certificate.rescaling is not None:
@@ -224,7 +218,7 @@ def _pays(inquiry: Inquiry, checking: Checking) -> str:
         mode=certificate.mode,
         failure=failure_of(asked["confidence"]),
         attempts=asked["attempts"],
-        sampled=certificate.empirical.scheme != "every example once",
+        sampled=certificate.empirical.scheme != ONCE,
         choices=choices,
         measured=measured,
     )
@@ -240,7 +234,7 @@ def _describes(inquiry: Inquiry, checking: Checking) -> str:
     certificate, stored = inquiry.certificate, inquiry.contents.prior
     record, posterior = certificate.prior, certificate.posterior
     assert record is not None and posterior is not None
-    prior = _prior(inquiry, checking)
+    prior = checking.prior_asked(inquiry)
     if prior["kind"] == "learned" and record.saw is None:
         raise Disagreement(f"{CONFIG} says that the prior was learned.", "prior.saw")
     text = described(prior["kind"], prior["scales"], per_tensor=prior["per_tensor"])
