@@ -82,6 +82,20 @@ FORGERIES: dict[str, Forgery] = {
         "post-hoc", {}, lambda c: part(c, "held_out_twin", errors=c.held_out_twin.errors + 15),
         "held_out_twin.errors",
     ),
+    "a twin left out": (
+        "posterior", {}, lambda c: {"held_out_twin": None}, "held_out_twin",
+    ),
+    "a trained twin left out": (
+        "post-hoc", {}, lambda c: {"held_out_twin": None}, "held_out_twin",
+    ),
+    "the test of a checkpoint described as something else": (
+        "tilted", {},
+        lambda c: part(c, "held_out_twin", description="the best test that money can buy"),
+        "held_out_twin.description",
+    ),
+    "the errors on the bound examples kept silent": (
+        "post-hoc", {}, lambda c: {"observed": c.observed[1:]}, "observed",
+    ),
     "fewer errors observed on the bound examples": (
         "posterior", {}, lambda c: {"observed": (
             c.observed[0].model_copy(update={"errors": 0}), *c.observed[1:])},

@@ -18,6 +18,7 @@ from nonvacuous.audit.network_checks import impossible_saving
 from nonvacuous.bounds import constant_lower, holdout
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.certification.measurement import ON_BOUND, observed_network
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.foreign import read_bytes
 from nonvacuous.rescaling.output_layer import invariance_of
@@ -296,6 +297,9 @@ def _baseline(certificate: Certificate) -> str:
 
 
 def _observed(certificate: Certificate) -> str:
+    own = f"{observed_network(certificate.predictor)} {ON_BOUND}"
+    if not certificate.kind.steps and own not in [seen.name for seen in certificate.observed]:
+        raise Disagreement(f"every run observes {own!r}.")
     for position, seen in enumerate(certificate.observed):
         if seen.errors > seen.trials:
             raise Disagreement(

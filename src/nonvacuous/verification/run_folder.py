@@ -189,6 +189,11 @@ def _compare(inquiry: Inquiry) -> None:
     for field, claimed, said in shown:
         if claimed != said:
             raise Disagreement(f"the certificate says {claimed!r}, {CONFIG} {said!r}.", field)
+    # A given prior of zeros says nothing about where the training of a twin starts.
+    given = method.get("prior")
+    blind = isinstance(given, dict) and given["kind"] == "zero-mean"
+    if method.get("twin") and certificate.held_out_twin is None and not blind:
+        raise Disagreement(f"{CONFIG} asks for one, and there is none.", "held_out_twin")
     stated, sentence = inquiry.stated(START), method.get("pretrained")
     if stated is not None and (
         stated.detail != declared(sentence) if sentence else stated.detail.startswith(DECLARED)

@@ -54,8 +54,7 @@ def check_named_start(inquiry: Inquiry, needed: Collection[str]) -> None:
         whence = f"{named.builder} at seed {named.seed}"
         if tensors_digest(dict(network.state_dict())) == contents.settings.get("weights"):
             return f"{whence} gives the weights of config.toml, bit by bit."
-        apart = differences(certificate, ("torch", "processor"))
-        if apart:
+        if apart := differences(certificate, ("torch", "processor")):
             raise NotAsked(f"{whence} gives others here, which may be due to {apart[0]}.")
         raise Disagreement(
             f"it says {whence}, which does not give the weights that config.toml has the digest of."
@@ -105,8 +104,7 @@ def _knows_nothing(inquiry: Inquiry) -> str:
             f"{knows.guessing:.1%}), and the certificate says that they saw none of them: they "
             "were fitted to these data, or to data like them."
         )
-    better = () if as_built else surprises(meant, bound_part)
-    if better:
+    if not as_built and (better := surprises(meant, bound_part)):
         raise Disagreement(
             "its means know the bound examples better than in random order "
             f"({'; '.join(better)}), and the certificate says that they saw none."

@@ -14,7 +14,12 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.distributions.copying import Checkpoints
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
-from nonvacuous.methods.progressive.making import DRAWN_OBSERVED, LAST_OBSERVED, drawn_errors
+from nonvacuous.methods.progressive.making import (
+    DRAWN_OBSERVED,
+    LAST_OBSERVED,
+    drawn_errors,
+    twin_words,
+)
 from nonvacuous.records import Observation
 from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.rules import drawing as rule
@@ -106,6 +111,8 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         number = rule.twin_number(trained, len(split))
         later = np.concatenate(batches[number - 1 :])
         equal(stated.examples, len(later), "held_out_twin.examples")
+        words = twin_words(number, len(trained[number - 1]), len(later))
+        equal(stated.description, words, "held_out_twin.description")
         agree(on(number, later), stated.errors, field="held_out_twin.errors")
         return f"checkpoint {number}, counted again: {stated.errors} of {stated.examples}."
 

@@ -209,11 +209,15 @@ def _twin(
     number = twin_number(trained, len(job.split))
     tested = job.examples.subset(np.sort(np.concatenate(batches[number - 1 :])))
     errors = round(summed_loss(networks[number - 1], tested, job.loss))
-    words = (
-        f"checkpoint {number}, trained on {len(trained[number - 1])} of the examples and tested "
-        f"once on the {len(tested)} after them"
-    )
+    words = twin_words(number, len(trained[number - 1]), len(tested))
     return twin_record(words, errors, len(tested), job.failure)
+
+
+def twin_words(number: int, trained: int, tested: int) -> str:
+    return (
+        f"checkpoint {number}, trained on {trained} of the examples and tested once on the "
+        f"{tested} after them"
+    )
 
 
 #: What the errors on the test examples are called in a certificate.
