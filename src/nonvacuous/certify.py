@@ -170,8 +170,7 @@ def certify(
     if kept.path is not None and (begins := beginning(model, examples)):
         configuration[BEGINNING] = begins
     configuration = dict(kept.open(configuration, resume=resume, force=force))
-    finished = kept.existing("certificate.json")
-    if finished is not None:
+    if finished := kept.existing("certificate.json"):
         kept.drop_checkpoints()
         return Certificate.load(finished)
     charging = None

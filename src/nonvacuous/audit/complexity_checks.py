@@ -115,8 +115,7 @@ def fixed_parts(evidence: Evidence) -> Outcome:
             "the whole network was made without the examples that it is tested on, as stated by "
             "the one who gave it."
         )
-    foreign = foreign_tensor(mean_network(evidence), probes(evidence, WATCHED).inputs)
-    if foreign is not None:
+    if foreign := foreign_tensor(mean_network(evidence), probes(evidence, WATCHED).inputs):
         return refuse(
             f"predicting uses {foreign}, and it belongs to no parameter, buffer or attribute of "
             "the network (a global variable, a closure, another object, or numbers computed "
@@ -133,8 +132,8 @@ def fixed_parts(evidence: Evidence) -> Outcome:
     unread: frozenset[str] = frozenset()
     if any(name in attributes for name in odd):
         # A last activation or a log of the training carries nothing unless a prediction reads it.
-        inputs = evidence.examples.subset(evidence.split.bound).inputs
-        unread = frozenset(attributes) - attributes_read(mean_network(evidence), inputs)
+        read = attributes_read(mean_network(evidence), evidence.bound_part.inputs)
+        unread = frozenset(attributes) - read
         odd = [name for name in odd if name not in unread]
     aside = f" {len(unread)} attributes are read by no prediction." if unread else ""
     if len(now) == len(unread):

@@ -151,14 +151,12 @@ def preprocessing_saw_nothing(evidence: Evidence) -> Outcome:
 
 @check(rows=(6,), since=1, name=START, says=("asserted",), modes=(*PRIOR_MODES, *STEPS_MODES))
 def start_saw_nothing(evidence: Evidence) -> Outcome:
-    start, held = evidence.start, None
+    start = evidence.start
     recipe = None if start is None else recipe_of(start)
     unexplained = "" if start is None else irreproducible(start)
     # The library's own networks read nothing.
     untrained = recipe is not None and recipe.built_in and not unexplained
-    if start is not None and not untrained:
-        held = held_examples(start, evidence.examples.subset(evidence.split.bound))
-    if held is not None:
+    if start is not None and not untrained and (held := held_examples(start, evidence.bound_part)):
         return refuse(
             f"before any training here {held.tensor!r} of the network holds {held.examples} of the "
             "bound examples, up to a scale and a shift: whatever built it has read them, and what "
@@ -169,8 +167,7 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
         return asserted(declared(evidence.pretrained))
     if start is None:
         return asserted(CHOSEN)
-    chosen = evidence.examples.subset(evidence.split.bound)
-    known = knowledge(start, chosen)
+    known = knowledge(start, evidence.bound_part)
     reason = (
         f"before any training here the network already errs on only {known.error:.1%} of the "
         f"bound examples (guessing: {known.guessing:.1%}"
@@ -184,8 +181,7 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
             f"{reason}, with {known.classes} classes): its weights have seen them, or data like "
             f"them, unless they are untrained and very lucky, and then the promise holds. {remedy}"
         )
-    better = () if untrained else surprises(start, chosen)
-    if better:
+    if not untrained and (better := surprises(start, evidence.bound_part)):
         return doubtful(
             "before any training here the weights know the bound examples better than the same "
             f"weights in random order ({'; '.join(better)}): they have seen them, or "

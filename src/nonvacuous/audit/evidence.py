@@ -134,6 +134,10 @@ class Evidence:
             ) from error
 
     @property
+    def bound_part(self) -> Examples:
+        return self.examples.subset(self.split.bound)  # a copy: some networks write into inputs
+
+    @property
     def bound_examples(self) -> int:
         """The n of the theorem."""
         return len(self.split.bound)

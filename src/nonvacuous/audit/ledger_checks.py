@@ -60,8 +60,7 @@ def searches_paid(evidence: Evidence) -> Outcome:
                 "with budget.union, or fix it before the data."
             )
         if search.charge == "free":
-            wrong = _not_free(evidence, search)
-            if wrong is not None:
+            if wrong := _not_free(evidence, search):
                 return wrong
             continue
         if search.charge == GRID and "grid_nats" in evidence.bound.inputs:

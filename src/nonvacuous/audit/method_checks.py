@@ -20,7 +20,7 @@ from nonvacuous.audit.complexity_checks import parts
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.knowing import knowledge
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse
-from nonvacuous.audit.sampling_checks import misdrawn
+from nonvacuous.audit.sampling_checks import drawn_after
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import STEPS_MODES
@@ -74,11 +74,9 @@ def whole_network(evidence: Evidence) -> Outcome:
         return refuse("the record is that of a network of another kind.")
     # What the record says of kernels, strides, pooling and positions.
     chain = read if isinstance(read, ConvChain) else None
-    odd = None if chain is None else wrong_convolution(record) or wrong_structure(record, chain)
-    if odd is not None:
+    if chain and (odd := wrong_convolution(record) or wrong_structure(record, chain)):
         return refuse(f"{odd}. Record them with rules.convolutions.convolution_records.")
-    wrong = misread(evidence.module, read, evidence.examples.subset(evidence.split.bound))
-    if wrong is not None:
+    if wrong := misread(evidence.module, read, evidence.bound_part):
         return refuse(f"{wrong}. The theorem is about the layers; the promise is for the module.")
     where = rules.layer_of_tensor(record)
     for name, parameter in evidence.module.named_parameters():
@@ -130,8 +128,7 @@ def same_noise(evidence: Evidence) -> Outcome:
                 f"layer {layer.name} is recorded at squared distance {layer.squared_distance!r} "
                 f"from the prior; it is at {distance!r}."
             )
-    wrong = rules.wrong_layer_distance(record, complexity) or wrong_sizes(record, complexity)
-    if wrong is not None:
+    if wrong := rules.wrong_layer_distance(record, complexity) or wrong_sizes(record, complexity):
         return refuse(f"{wrong}.")
     return holds("one scale for each layer, the same around network and prior.")
 
@@ -149,8 +146,7 @@ def choices_paid(evidence: Evidence) -> Outcome:
         )
     # Measures the network again, and raises where a grid value is below the truth.
     evaluator = rules.evaluator_for(*terms(evidence))
-    odd = rules.odd_charge(record.charges, evaluator.charges(rules.setting_of(record)))
-    if odd is not None:
+    if odd := rules.odd_charge(record.charges, evaluator.charges(rules.setting_of(record))):
         return refuse(
             f"{odd}. The loss may use a constant of the network only as a grid value that is not "
             "below the truth, at the price of naming it."
@@ -191,18 +187,15 @@ def drawn_last(evidence: Evidence) -> Outcome:
             "noise, or noise that is drawn again, is fitted to it."
         )
     samples = 0 if record.theorem == "A" else 1
-    wrong = misdrawn(evidence, expected, what="setting", samples=samples)
     used = "its seed is derived from the network and the frozen setting, and used once."
-    return refuse(wrong) if wrong else holds(used)
+    return drawn_after(evidence, expected, what="setting", used=used, samples=samples)
 
 
 @check(rows=(18, 28), since=1, name="every threshold uses the example's own norm", modes=MODES)
 def own_norms(evidence: Evidence) -> Outcome:
     record, layers, prior = terms(evidence)
     constant = rules.counts_constant(layers)
-    bound_part = evidence.examples.subset(evidence.split.bound)
-    odd = rules.odd_norm(record, bound_part, constant=constant)
-    if odd is not None:
+    if odd := rules.odd_norm(record, evidence.bound_part, constant=constant):
         return refuse(
             f"the {odd[0]} bound example has norm {odd[2]!r}, but {odd[1]!r} is recorded: a norm "
             "read off the sample says nothing about new inputs. Use each example's own."
@@ -233,7 +226,7 @@ def losses_again(evidence: Evidence) -> Outcome:
         rules.evaluator_for(*terms(evidence), record.device),
         prior,
         rules.setting_of(record),
-        evidence.examples.subset(evidence.split.bound),
+        evidence.bound_part,
         passes=record.passes,
         seed=evidence.risk.seed,
     )
@@ -337,8 +330,7 @@ def _knows_anyway(evidence: Evidence) -> str | None:
     # A few steps from a lucky start err about as that does, less what its scores are off by.
     known = guessing
     if evidence.start is not None:
-        tests = evidence.examples.subset(evidence.split.bound)
-        known = min(guessing, knowledge(evidence.start, tests).error)
+        known = min(guessing, knowledge(evidence.start, evidence.bound_part).error)
     if error >= min(guessing - _TOO_MANY * deviation, _TOO_WELL * known):
         return None
     return (

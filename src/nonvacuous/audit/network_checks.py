@@ -47,8 +47,8 @@ def one_at_a_time(evidence: Evidence) -> Outcome:
     network = probing.mean_network(evidence)
     dependence = probing.batch_dependence(network, few.inputs)
     if dependence is None:
-        bound = evidence.examples.subset(evidence.split.bound[: probing.BATCH])
-        dependence = probing.size_dependence(network, bound.inputs)
+        large = evidence.examples.subset(evidence.split.bound[: probing.BATCH])
+        dependence = probing.size_dependence(network, large.inputs)
     if dependence is not None:
         return refuse(
             f"{dependence} (batch statistics, active dropout, or a state that is kept): this is "
@@ -106,8 +106,7 @@ def counted_again(evidence: Evidence) -> Outcome:
             return refuse("there is no posterior that the network could have been drawn from.")
         drawn = draw_network(evidence.posterior, evidence.risk.seed)
     network = probing.Network.of(evidence.module, drawn)
-    examples = evidence.examples.subset(evidence.split.bound)
-    again = probing.recount(network, examples, evidence.loss)
+    again = probing.recount(network, evidence.bound_part, evidence.loss)
     risk = evidence.risk
     if risk.trials != again.trials or not again.agrees_with(errors=risk.errors, total=risk.total):
         counted = again.total if again.errors is None else again.errors
@@ -157,8 +156,7 @@ def allowed(evidence: Evidence) -> Outcome:
     _, prior, complexity = parts(evidence)
     if not complexity.symmetries:
         return _NONE
-    impossible = impossible_saving(complexity)
-    if impossible is not None:
+    if impossible := impossible_saving(complexity):
         return refuse(f"{impossible}.")
     network = symmetries_of(evidence.captured)
     layers = {layer.name: layer for layer in network.layers}
@@ -211,8 +209,7 @@ def seen_in_predictions(evidence: Evidence) -> Outcome:
     if not complexity.symmetries:
         return _NONE
     network, inputs = probing.mean_network(evidence), probing.probes(evidence).inputs
-    changed = probing.precisely(network, inputs, partial(_changed, evidence), fine=1e-7)
-    if changed is not None:
+    if changed := probing.precisely(network, inputs, partial(_changed, evidence), fine=1e-7):
         return refuse(
             f"{changed} changes what the network predicts, so it is no symmetry of it. Leave it "
             "out (quotients=())."

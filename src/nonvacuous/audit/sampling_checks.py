@@ -83,27 +83,29 @@ def _noisy(evidence: Evidence) -> Outcome:
     )
 
 
-def misdrawn(evidence: Evidence, expected: int, *, what: str, samples: int = 1) -> str | None:
-    """What is wrong with the draws: frozen once, then sampled so often, always from this seed."""
+def drawn_after(
+    evidence: Evidence, expected: int, *, what: str, used: str, samples: int = 1
+) -> Outcome:
+    """Whether it was frozen once, then sampled so often, always from this seed."""
     purposes = [purpose for purpose, _ in evidence.draws]
     if purposes.count(FREEZE) != 1:
-        return (
+        return refuse(
             f"the {what} was frozen {purposes.count(FREEZE)} times according to the record of "
             "draws; it must be frozen exactly once, before anything is sampled."
         )
     frozen = purposes.index(FREEZE)
     if any(seed == expected or purpose == SAMPLING for purpose, seed in evidence.draws[:frozen]):
-        return (
+        return refuse(
             f"the sampling seed was used before the {what} was frozen, which may have been fitted "
             "to these draws. Sample once, at the end."
         )
     after = [seed for purpose, seed in evidence.draws[frozen:] if purpose == SAMPLING]
     if after != [expected] * samples:
-        return (
+        return refuse(
             f"the risk was sampled {len(after)} times after freezing, and the recorded seed must "
             "be the only one: repeating until the number is smaller makes it false. Sample once."
         )
-    return None
+    return holds(used)
 
 
 @check(
@@ -119,9 +121,8 @@ def one_shot(evidence: Evidence) -> Outcome:
             "the frozen posterior: seeds may have been tried until one pleased. Use "
             'derived_seed(seed, "sampling", posterior.digest()).'
         )
-    wrong = misdrawn(evidence, expected, what="posterior")
     used = "derived from the frozen posterior's digest and used once."
-    return refuse(wrong) if wrong else holds(used)
+    return drawn_after(evidence, expected, what="posterior", used=used)
 
 
 @check(rows=(3, 12), since=1, name="the risk belongs to the frozen posterior", modes=PRIOR_MODES)

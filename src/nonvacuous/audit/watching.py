@@ -39,21 +39,19 @@ class Watched:
         self.read: set[str] = set()
         #: Kept alive, so that no address is given away again.
         self._kept: list[Any] = []
-        self._addresses: set[int] = set()
+        self._marks: set[int] = set()
         self._ranges: list[tuple[int, int]] = []
         self._attributes: dict[int, set[str]] = {}
         self._literals: dict[bytes, int] = {}
         originals = (*module.parameters(), *module.buffers())
-        self._replaced = {
-            address for value in originals for address in (id(value), *_address(value))
-        }
+        self._replaced = set[int]().union(*map(_marks, originals))
         for value in (given, *tensors.values()):
             self.know(value)
         for name, value in attribute_values(module):
             self.know(value)
             if isinstance(value, Tensor):
-                for address in (id(value), *_address(value)):
-                    self._attributes.setdefault(address, set()).add(name)
+                for mark in _marks(value):
+                    self._attributes.setdefault(mark, set()).add(name)
             else:
                 self.read.add(name)
 
@@ -62,8 +60,8 @@ class Watched:
         tensors = [value for value in tree_leaves(values) if isinstance(value, Tensor)]
         if self._attributes:
             for value in tensors:
-                for address in (id(value), *_address(value)):
-                    self.read |= self._attributes.get(address, set())
+                for mark in _marks(value):
+                    self.read |= self._attributes.get(mark, set())
         return tensors
 
     def meet(self, value: Tensor, operator: str) -> None:
@@ -72,9 +70,7 @@ class Watched:
             return
         self._count(value)
         # A parameter is never a constant: drawing weights does not reach where it is read.
-        past = isinstance(value, nn.Parameter) or not self._replaced.isdisjoint(
-            (id(value), *_address(value))
-        )
+        past = isinstance(value, nn.Parameter) or not self._replaced.isdisjoint(_marks(value))
         if past or sum(self._literals.values()) > ALLOWED_NUMBERS:
             self.foreign = f"a tensor of shape {tuple(value.shape)} that {operator} reads"
         else:
@@ -85,13 +81,13 @@ class Watched:
             # Tensors made from a part of an array begin somewhere within it.
             self._ranges.append(byte_bounds(value))
         elif isinstance(value, Tensor):
-            self._addresses |= {id(value), *_address(value)}
+            self._marks |= _marks(value)
         self._kept.append(value)
 
     def _knows(self, value: Tensor) -> bool:
-        where = _address(value)
-        if id(value) in self._addresses or not self._addresses.isdisjoint(where):
+        if not self._marks.isdisjoint(_marks(value)):
             return True
+        where = _address(value)
         return any(low <= address < high for address in where for low, high in self._ranges)
 
     def _count(self, value: Tensor) -> None:
@@ -163,6 +159,11 @@ def _uncompiled() -> Iterator[None]:
         return
     with torch.compiler.set_stance("force_eager"):
         yield
+
+
+def _marks(value: Tensor) -> set[int]:
+    """What tells a tensor, and all that share its numbers, from others."""
+    return {id(value), *_address(value)}
 
 
 def _address(value: Tensor) -> tuple[int, ...]:

@@ -239,9 +239,7 @@ class NoiseSearch:
 
             def watched(outputs: Tensor, labels: Tensor) -> Tensor:
                 values = loss(outputs, labels)
-                seen.append(
-                    (values.double().cpu().numpy() - loss.lower) / (loss.upper - loss.lower)
-                )
+                seen.append(values.double().cpu().numpy())
                 return values
 
             self._pilot(

@@ -150,8 +150,7 @@ def wrong_structure(record: SparsityRecord, chain: ConvChain) -> str | None:
 
 def chain_from(record: SparsityRecord, tensors: Mapping[str, Tensor]) -> ConvChain:
     """The network out of named tensors, as its theorem reads it."""
-    wrong = wrong_convolution(record)
-    if wrong is not None:
+    if wrong := wrong_convolution(record):
         raise BadInput(f"{wrong}.")
     parts: list[tuple[ConvLayer, Pool]] = []
     for layer, (own, before, _) in zip(record.layers, readings_of(record), strict=True):

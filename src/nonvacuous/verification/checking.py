@@ -195,8 +195,7 @@ def _complexity(inquiry: Inquiry) -> str:
     if sizes != recorded:
         odd = sorted(set(sizes.items()) ^ set(recorded.items()))[0][0]
         raise Disagreement(f"tensor {odd!r} is not the same in terms and posterior.")
-    wrong = disagreement(complexity.terms, posterior.kl_to(prior))
-    if wrong is not None:
+    if wrong := disagreement(complexity.terms, posterior.kl_to(prior)):
         term, value = wrong
         raise Disagreement(
             f"the KL of {term.tensor!r} is recorded as {term.nats!r}; the tensors give {value!r}."
@@ -275,8 +274,7 @@ def _check_symmetries(
         return
 
     def savings() -> str:
-        wrong = wrong_savings(graph, posterior, prior, complexity, loss=certificate.loss.name)
-        if wrong is not None:
+        if wrong := wrong_savings(graph, posterior, prior, complexity, loss=certificate.loss.name):
             raise Disagreement(f"{wrong}.")
         return f"{complexity.symmetry_nats:.6g} nats, recomputed from the stored tensors."
 

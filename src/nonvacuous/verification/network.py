@@ -111,8 +111,7 @@ def unfolded_module_of(inquiry: Inquiry) -> nn.Module:
 
 def built(inquiry: Inquiry, seed: int) -> nn.Module:
     """The network as the caller gives it, or at a seed; only what the caller names is ever run."""
-    absent = not_at_hand(inquiry)
-    if absent is not None:
+    if absent := not_at_hand(inquiry):
         raise NotAsked(absent)
     model, examples = inquiry.model, inquiry.known.bound_part
     shape, classes = examples.example_shape, examples.classes

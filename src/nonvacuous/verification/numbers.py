@@ -196,8 +196,7 @@ def _complexity(certificate: Certificate) -> str:
         if shifted and not invariance_of(loss).shift:
             words = f"the loss {loss!r} is not known to ignore a shift of the scores."
             raise Disagreement(words, where)
-        impossible = impossible_saving(complexity)
-        if impossible is not None:
+        if impossible := impossible_saving(complexity):
             raise Disagreement(f"{impossible}.", where)
     total = arithmetic.complexity_nats(complexity.terms, complexity.symmetries)
     equal(complexity.kl_nats, total, "complexity.kl_nats")

@@ -113,8 +113,7 @@ def _checkpoint(
 
     Either way it is the network that its tensors give, which anybody can make again.
     """
-    stored = job.folder.existing(file_name(number))
-    if stored is not None:
+    if stored := job.folder.existing(file_name(number)):
         tensors = load_tensors(stored, kind="network", device=job.device)
         return frozen_copy(with_tensors(start, tensors))
     phase = "first part" if number == 1 else f"checkpoint {number}"
