@@ -17,7 +17,7 @@ from nonvacuous.kinds import PRIOR_MODES, RANDOM_MODES
 from nonvacuous.records import ComplexityRecord
 from nonvacuous.rules import arithmetic
 from nonvacuous.rules.digests import fixed_tensors, tensors_digest
-from nonvacuous.rules.drawing import draw_network
+from nonvacuous.rules.drawing import draw_network, priced
 
 _BLOCK = 1 << 20
 
@@ -256,17 +256,11 @@ def drawn_price(evidence: Evidence) -> Outcome:
                     "seed draws from the posterior. Draw them with rules.drawing.draw_network."
                 )
     if "log_density_ratio" in evidence.bound.inputs:
-        ratio = posterior.log_density_ratio(prior, weights)
-        claimed = complexity.log_density_ratio
-        # The ratio is a difference of large sums, so rounding counts per weight.
-        slack = (
-            arithmetic.tolerance(ratio, 10 * posterior.weights)
-            + arithmetic.RELATIVE * complexity.kl_nats
-        )
-        if claimed is None or not abs(claimed - ratio) <= slack:
+        ratio, agrees = priced(posterior, prior, weights, complexity)
+        if not agrees:
             return refuse(
-                f"ln dQ/dP of the drawn network is recorded as {claimed!r}; its weights give "
-                f"{ratio!r}."
+                f"ln dQ/dP of the drawn network is recorded as {complexity.log_density_ratio!r}; "
+                f"its weights give {ratio!r}."
             )
     if "renyi_nats" in evidence.bound.inputs:
         renyi = arithmetic.total_nats(

@@ -116,23 +116,21 @@ def _tilted(evidence: Evidence, name: str) -> Outcome:
     """Counts on prior examples, counted again, must give the very temperature of the bound."""
     tilt, (_, aside) = evidence.tilt, set_aside(evidence.split.prior, evidence.seed)
     errors, trials = (0, 0) if tilt is None else (tilt.errors, tilt.trials)
+    n, failure = evidence.bound_examples, evidence.budget.bound.share
     # The network as it was when the choice was made: the first checkpoint, or the prior's.
     if evidence.kind.steps:
         network = Network.of(networks_of(evidence.module)[0])
+        suits = tilt_of(tilt, examples=n, failure=failure)
     else:
         assert evidence.prior is not None
         network = Network.of(evidence.module, evidence.prior.means)
+        suits = temperature(errors=errors, trials=trials, examples=n, failure=failure)
     again = recount(network, evidence.examples.subset(aside), zero_one)
     if trials != len(aside) or not again.agrees_with(errors=errors, total=None):
         return refuse(
             f"the {name} is said to follow from {errors} errors among {trials} examples of the "
             f"prior part; counted again they are {again.total:g} of {len(aside)}."
         )
-    n, failure = evidence.bound_examples, evidence.budget.bound.share
-    if evidence.kind.steps:
-        suits = tilt_of(tilt, examples=n, failure=failure)
-    else:
-        suits = temperature(errors=errors, trials=trials, examples=n, failure=failure)
     if evidence.bound.inputs[name] != suits:
         return refuse(
             f"the {name} is {evidence.bound.inputs[name]!r}, but the examples of the "

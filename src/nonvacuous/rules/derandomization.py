@@ -93,18 +93,16 @@ def layer_of_tensor(record: SparsityRecord) -> dict[str, int]:
 def wrong_layer_distance(record: SparsityRecord, complexity: ComplexityRecord) -> str | None:
     """A layer whose distance over its noise is not what its tensors add to the KL, in words."""
     where = layer_of_tensor(record)
-    nats = [0.0] * len(record.layers)
-    sizes = [0] * len(record.layers)
-    for term in complexity.terms:
-        if term.tensor not in where:
-            return f"{term.tensor!r} is in the KL, but in no layer"
-        nats[where[term.tensor]] += term.nats
-        sizes[where[term.tensor]] += term.size
-    listed = {term.tensor for term in complexity.terms}
-    missing = [name for name in where if name not in listed]
-    if missing:
-        return f"{missing[0]!r} of layer {record.layers[where[missing[0]]].name} is not in the KL"
-    for layer, paid, size in zip(record.layers, nats, sizes, strict=True):
+    terms = {term.tensor: term for term in complexity.terms}
+    for name in terms:
+        if name not in where:
+            return f"{name!r} is in the KL, but in no layer"
+    for name, position in where.items():
+        if name not in terms:
+            return f"{name!r} of layer {record.layers[position].name} is not in the KL"
+    for layer in record.layers:
+        own = [terms[name] for name in layer.tensors]
+        paid, size = math.fsum(term.nats for term in own), sum(term.size for term in own)
         expected = layer.squared_distance / (2.0 * layer.scale * layer.scale)
         if not abs(paid - expected) <= tolerance(expected, size):
             return (

@@ -20,7 +20,8 @@ from nonvacuous.data.splits import find_units
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import BadInput
-from nonvacuous.records import Observation
+from nonvacuous.records import ComplexityRecord, Observation
+from nonvacuous.rules.arithmetic import RELATIVE, tolerance
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.seeds import derived_seed
 
@@ -39,6 +40,19 @@ def draw_network(posterior: DiagonalGaussian, seed: int) -> dict[str, Tensor]:
     generator = torch.Generator(device="cpu").manual_seed(seed)
     drawn = posterior.to("cpu").sample(generator=generator)
     return {name: weights.to(posterior.device) for name, weights in drawn.items()}
+
+
+def priced(
+    posterior: DiagonalGaussian,
+    prior: DiagonalGaussian,
+    weights: Mapping[str, Tensor],
+    complexity: ComplexityRecord,
+) -> tuple[float, bool]:
+    """ln dQ/dP of drawn weights, and whether that is what was recorded, up to rounding."""
+    ratio, claimed = posterior.log_density_ratio(prior, weights), complexity.log_density_ratio
+    # The ratio is a difference of large sums, so rounding counts per weight.
+    slack = tolerance(ratio, 10 * posterior.weights) + RELATIVE * complexity.kl_nats
+    return ratio, claimed is not None and abs(claimed - ratio) <= slack
 
 
 #: What the errors on the examples set aside are called in a certificate.

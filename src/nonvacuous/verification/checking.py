@@ -21,9 +21,9 @@ from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import Unsupported
 from nonvacuous.networks import LayerGraph
 from nonvacuous.risk.losses import Loss, loss_named
-from nonvacuous.rules.arithmetic import RELATIVE, disagreement, tolerance
+from nonvacuous.rules.arithmetic import disagreement, tolerance
 from nonvacuous.rules.digests import tensors_digest
-from nonvacuous.rules.drawing import draw_network, sampling_seed
+from nonvacuous.rules.drawing import draw_network, priced, sampling_seed
 from nonvacuous.rules.symmetries import captured, wrong_savings
 from nonvacuous.verification.audited import check_again, stored_evidence
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
@@ -108,12 +108,41 @@ class Checking:
     def count(self, inquiry: Inquiry, module: torch.nn.Module, loss: Loss) -> None:
         """All that the network can be asked."""
         check_own(inquiry, module)
-        _check_symmetries(inquiry, module, self.columns)
+        self._check_symmetries(inquiry, module)
         if inquiry.certificate.predictor == "stochastic":
             check_samples(inquiry, module, loss)
         else:
             inquiry.expect(COUNT, "empirical.errors", lambda: _count(inquiry, module, loss))
         self.compare(inquiry, module, loss)
+
+    def _check_symmetries(self, inquiry: Inquiry, module: torch.nn.Module) -> None:
+        """Recompute from prior, posterior and network. Nothing is asked where none was used."""
+        certificate, contents = inquiry.certificate, inquiry.contents
+        complexity, rescaling = certificate.complexity, certificate.rescaling
+        posterior, prior = contents.posterior, contents.prior
+        if complexity is None or posterior is None or prior is None:
+            skip_symmetries(inquiry, "prior and posterior are not both at hand.")
+            return
+        if not complexity.symmetries and (rescaling is None or not rescaling.columns):
+            return
+        try:
+            graph = captured(module, inquiry.known.bound_part.inputs)
+        except Unsupported as error:
+            # Another version of torch may see the network otherwise than the one that made it.
+            skip_symmetries(inquiry, f"the network cannot be captured here: {error}")
+            return
+
+        def savings() -> str:
+            if wrong := wrong_savings(
+                graph, posterior, prior, complexity, loss=certificate.loss.name
+            ):
+                raise Disagreement(f"{wrong}.")
+            return f"{complexity.symmetry_nats:.6g} nats, recomputed from the stored tensors."
+
+        if complexity.symmetries:
+            inquiry.expect(_SAVINGS, "complexity.symmetries", savings)
+        if rescaling is not None and rescaling.columns:
+            self.columns(inquiry, graph)
 
     def columns(self, inquiry: Inquiry, graph: LayerGraph) -> None:
         """The comparisons with and without rescaling, from the stored tensors."""
@@ -225,10 +254,9 @@ def _drawn(inquiry: Inquiry, path: Path) -> str:
             raise Disagreement(
                 f"the weights {name!r} are not those that the recorded seed draws.", DRAWN
             )
-    ratio = posterior.log_density_ratio(prior, weights)
-    claimed = complexity.log_density_ratio
-    slack = tolerance(ratio, 10 * posterior.weights) + RELATIVE * complexity.kl_nats
-    if claimed is None or not abs(claimed - ratio) <= slack:
+    ratio, agrees = priced(posterior, prior, weights, complexity)
+    if not agrees:
+        claimed = complexity.log_density_ratio
         raise Disagreement(f"it says {claimed!r}, the drawn weights give {ratio!r}.")
     contents.drawn = weights
     return "drawn again from the recorded seed, and priced again."
@@ -252,33 +280,3 @@ def skip_symmetries(inquiry: Inquiry, why: str) -> None:
     if certificate.rescaling is not None and certificate.rescaling.columns:
         # Comparisons: the promise does not use them.
         inquiry.skip(COLUMNS, "rescaling.columns", why, needed=False)
-
-
-def _check_symmetries(
-    inquiry: Inquiry, module: torch.nn.Module, columns: Callable[[Inquiry, LayerGraph], None]
-) -> None:
-    """Recompute from prior, posterior and network. Nothing is asked where none was used."""
-    certificate, contents = inquiry.certificate, inquiry.contents
-    complexity, rescaling = certificate.complexity, certificate.rescaling
-    posterior, prior = contents.posterior, contents.prior
-    if complexity is None or posterior is None or prior is None:
-        skip_symmetries(inquiry, "prior and posterior are not both at hand.")
-        return
-    if not complexity.symmetries and (rescaling is None or not rescaling.columns):
-        return
-    try:
-        graph = captured(module, inquiry.known.bound_part.inputs)
-    except Unsupported as error:
-        # Another version of torch may see the network otherwise than the one that made it.
-        skip_symmetries(inquiry, f"the network cannot be captured here: {error}")
-        return
-
-    def savings() -> str:
-        if wrong := wrong_savings(graph, posterior, prior, complexity, loss=certificate.loss.name):
-            raise Disagreement(f"{wrong}.")
-        return f"{complexity.symmetry_nats:.6g} nats, recomputed from the stored tensors."
-
-    if complexity.symmetries:
-        inquiry.expect(_SAVINGS, "complexity.symmetries", savings)
-    if rescaling is not None and rescaling.columns:
-        columns(inquiry, graph)

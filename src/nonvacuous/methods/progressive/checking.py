@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import torch
 from torch import nn
 
 from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.audit.probing import Network, Recount, recount
 from nonvacuous.certificate import Certificate
-from nonvacuous.distributions.copying import Checkpoints
+from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.progressive.making import (
@@ -131,8 +130,8 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
             return counted(recount(Network.of(networks[-1]), test, zero_one), seen, field)
         equal(seen.trials, len(test), f"{field}.trials")
         watched, close = watching(zero_one)
-        sizes, cpu = [len(batch) for batch in batches], torch.device("cpu")
-        errors = drawn_errors(networks, sizes, test, certificate.seed, device=cpu, loss=watched)
+        mixture = CheckpointMixture(networks, [len(batch) for batch in batches])
+        errors = drawn_errors(mixture, test, certificate.seed, watched)
         again = Recount(errors, float(errors), len(test), sum(close))
         return compare(certificate, again, errors=seen.errors, total=None)
 

@@ -15,6 +15,7 @@ from torch import nn
 
 from nonvacuous import records
 from nonvacuous.audit.method_checks import BUILT_IN
+from nonvacuous.audit.probing import undisturbed
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
 from nonvacuous.certification.candidate import frozen_copy, require_stored_state
@@ -230,8 +231,8 @@ def _on_test(
     """Plain error rates beside the promise; the test examples are read here, once, at the end."""
     if job.test is None:
         return ()
-    tests = [len(batch) for batch in batches]
-    drawn = drawn_errors(networks, tests, job.test, job.seed, device=job.device)
+    mixture = CheckpointMixture(networks, [len(batch) for batch in batches]).to(job.device)
+    drawn = drawn_errors(mixture, job.test, job.seed)
     return (
         records.Observation(name=DRAWN_OBSERVED, errors=drawn, trials=len(job.test)),
         observation(LAST_OBSERVED, networks[-1], job.test),
@@ -239,17 +240,10 @@ def _on_test(
 
 
 def drawn_errors(
-    networks: Sequence[nn.Module],
-    tests: Sequence[int],
-    examples: Examples,
-    seed: int,
-    *,
-    device: torch.device,
-    loss: Loss = zero_one,
+    mixture: CheckpointMixture, examples: Examples, seed: int, loss: Loss = zero_one
 ) -> int:
     """The errors of checkpoints that the seed draws, one for each example."""
-    mixture = CheckpointMixture(networks, tests).to(device)
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with undisturbed(mixture.ends.device):
         torch.manual_seed(derived_seed(seed, "test"))
         return round(summed_loss(mixture, examples, loss))
 
