@@ -131,6 +131,7 @@ def _alternatives(certificate: Certificate) -> dict[str, float]:
     given: dict[str, Any] = {
         "examples": examples,
         "failure": float(inputs.get("failure", certificate.budget.failure)),
+        "empirical_risk": counted.risk_upper,
     }
     about: str = certificate.predictor
     if certificate.sparsity is not None:
@@ -145,10 +146,8 @@ def _alternatives(certificate: Certificate) -> dict[str, float]:
     elif about == "drawn":
         if certificate.complexity.log_density_ratio is None:
             return {}
-        given["empirical_risk"] = counted.risk_upper
         given["log_density_ratio"] = certificate.complexity.log_density_ratio
     else:
-        given["empirical_risk"] = counted.risk_upper
         given["kl_nats"] = float(inputs.get("kl_nats", certificate.complexity.kl_nats))
         if counted.errors is not None:
             # Losses of 0 and 1 equal their squares, so the second moment is the risk itself.

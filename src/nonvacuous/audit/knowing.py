@@ -181,10 +181,8 @@ def _probe(features: Tensor, labels: Tensor, classes: int) -> int:
     """Errors of ridge regression, each half of the examples answered by the other."""
     targets = nn.functional.one_hot(labels, classes).double()
     half, errors = len(labels) // 2, 0
-    for fitted, tested in (
-        (slice(0, half), slice(half, None)),
-        (slice(half, None), slice(0, half)),
-    ):
+    halves = slice(0, half), slice(half, None)
+    for fitted, tested in (halves, halves[::-1]):
         mean, center = features[fitted].mean(0), targets[fitted].mean(0)
         known = features[fitted] - mean
         gram = known @ known.T

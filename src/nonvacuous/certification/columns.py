@@ -151,18 +151,17 @@ def certified_steps(
     center: Center, way: Way, charge_nats: float, complexity: records.ComplexityRecord
 ) -> tuple[Accounted, ...]:
     """The certified posterior, then with one symmetry after another forgotten."""
-    steps = [
-        Accounted(named_step(center, way), center, way, total_nats(complexity.terms), charge_nats)
-    ]
     shifts = tuple(s for s in complexity.symmetries if s.symmetry == "translation")
-    further: tuple[tuple[Way, bool, float], ...] = (
+    steps: tuple[tuple[Way, bool, float], ...] = (
+        (way, True, total_nats(complexity.terms)),
         ("shift of the scores", bool(shifts), complexity_nats(complexity.terms, shifts)),
         ("order of the units", len(complexity.symmetries) > len(shifts), complexity.kl_nats),
     )
-    for step, used, kl_nats in further:
-        if used:
-            steps.append(Accounted(named_step(center, step), center, step, kl_nats, charge_nats))
-    return tuple(steps)
+    return tuple(
+        Accounted(named_step(center, step), center, step, kl_nats, charge_nats)
+        for step, used, kl_nats in steps
+        if used
+    )
 
 
 def first_step(columns: tuple[records.RescalingColumn, ...]) -> Way:

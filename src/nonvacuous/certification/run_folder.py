@@ -72,13 +72,17 @@ class RunFolder:
         """
         if self.path is None:
             return configuration
-        stored = self.existing(CONFIG.name)
-        begun, now = stored is not None and not force, configuration.get(BEGINNING, {})
-        then: Mapping[str, Any] | None = None
-        if stored is not None and begun and resume:
-            _check_format(stored)
+        begun = self.existing(CONFIG.name) is not None and not force
+        now, then = configuration.get(BEGINNING, {}), None
+        if begun and resume:
+            stored = run_settings(self.path)  # what cannot be read is said where it is compared
+            if stored and stored.get("format") != FORMAT:  # a mix of both would be nobody's run
+                raise FolderTaken(
+                    f"{self.path} holds a run that another version of nonvacuous began. Finish it "
+                    "with that version, name another folder, or overwrite it (force)"
+                )
             # Runs of older versions do not say.
-            then = run_settings(self.path).get(BEGINNING)
+            then = stored.get(BEGINNING)
             configuration = {k: v for k, v in configuration.items() if k != BEGINNING}
             configuration |= {} if then is None else {BEGINNING: then}
         claim_folder(
@@ -187,19 +191,6 @@ def flat(record: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
 
 def _read(text: str) -> dict[str, Any]:
     return flat(tomllib.loads(text))
-
-
-def _check_format(stored: Path) -> None:
-    """A mix of two versions would be nobody's run."""
-    try:
-        version = _read(stored.read_text(encoding="utf-8")).get("format")
-    except (OSError, ValueError):
-        return  # said in full where the settings are compared
-    if version != FORMAT:
-        raise FolderTaken(
-            f"{stored.parent} holds a run that another version of nonvacuous began. Finish it with "
-            "that version, name another folder, or overwrite it (force)"
-        )
 
 
 CONFIG = Record("config.toml", to_toml, _read, "run", ("split.npz", "events.jsonl"))

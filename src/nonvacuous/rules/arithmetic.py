@@ -237,19 +237,12 @@ def recompute_bound(bound: records.BoundRecord) -> float:
     """The bound's value from its recorded inputs alone, by the function registered for its name."""
     entry = theorem(bound.name)
     arguments = _arguments(bound.inputs)
-    allowed = set(entry.parameters)
-    unknown = sorted(set(arguments) - allowed)
-    missing = sorted(set(entry.required) - set(arguments))
-    if unknown or missing:
-        raise BadInput(
-            f"bound.inputs of {bound.name!r} must be {', '.join(sorted(allowed))}: "
-            + "; ".join(
-                f"{what} {', '.join(names)}"
-                for what, names in (("unknown", unknown), ("missing", missing))
-                if names
-            )
-            + "."
-        )
+    unknown = sorted(arguments.keys() - set(entry.parameters))
+    missing = sorted(set(entry.required) - arguments.keys())
+    pairs = (("unknown", unknown), ("missing", missing))
+    if odd := "; ".join(f"{what} {', '.join(names)}" for what, names in pairs if names):
+        allowed = ", ".join(sorted(entry.parameters))
+        raise BadInput(f"bound.inputs of {bound.name!r} must be {allowed}: {odd}.")
     try:
         return float(entry.function(**arguments))
     except TypeError as error:

@@ -157,7 +157,7 @@ def compare_fresh(claimed: RiskRecord, fresh: Recount, upper: float, field: str 
     if fresh.errors is not None:
         lower = holdout_lower(errors=fresh.errors, examples=fresh.trials, failure=FALSE_ALARM)
     else:
-        lower = _end(fresh.total, fresh.trials, FALSE_ALARM, upper=False)
+        lower, _ = _interval(fresh.total, fresh.trials, FALSE_ALARM)
     if lower > upper:
         raise Disagreement(
             f"{fresh.total:g} in {fresh.trials} fresh trials put the risk above {lower:.6g}; the "
@@ -176,18 +176,15 @@ def _apart(amount: float, trials: int, again: Recount, *, whole: bool) -> bool:
     """Whether two samples of one law would differ like this with chance below FALSE_ALARM."""
     if whole and again.errors is not None:
         return same_rate(int(amount), trials, again.errors, again.trials) < FALSE_ALARM
-    half = FALSE_ALARM / 4
-    lower, upper = (_end(again.total, again.trials, half, upper=end) for end in (False, True))
-    return lower > _end(amount, trials, half, upper=True) or upper < _end(
-        amount, trials, half, upper=False
-    )
+    lower, upper = _interval(again.total, again.trials, FALSE_ALARM / 4)
+    least, most = _interval(amount, trials, FALSE_ALARM / 4)
+    return lower > most or upper < least
 
 
-def _end(total: float, trials: int, failure: float, *, upper: bool) -> float:
-    """One end of a confidence interval for the mean of independent trials in [0, 1]."""
+def _interval(total: float, trials: int, failure: float) -> tuple[float, float]:
+    """For the mean of independent trials in [0, 1]; each end may fail."""
     mean, exponent = min(1.0, total / trials), -math.log(failure) / trials
-    inverse = kl_inverse_upper if upper else kl_inverse_lower
-    return float(inverse(mean, exponent))
+    return kl_inverse_lower(mean, exponent), kl_inverse_upper(mean, exponent)
 
 
 # What stands beside the promise, counted again: the held-out twin and the observed errors.
