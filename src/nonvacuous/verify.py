@@ -71,7 +71,7 @@ def verify(
     if not isinstance(certificate, Certificate) and Path(certificate).is_dir():
         run_folder = certificate if run_folder is None else run_folder
         certificate = Path(certificate) / "certificate.json"
-    findings = Collector()
+    findings, named = Collector(), None if ledger is None else Path(ledger)
     source = "the certificate" if isinstance(certificate, Certificate) else str(certificate)
     reading = read(certificate, findings)
     if reading is None:
@@ -82,14 +82,10 @@ def verify(
             f"seed {seed} is the one the certificate was sampled with; fresh trials need another."
         )
     if parsed.evaluation is not None:
-        beside = None if ledger is None else Path(ledger)
-        if (
-            beside is None
-            and isinstance(run_folder, str | os.PathLike)
-            and Path(run_folder).is_dir()
-        ):
-            beside = ledger_beside(Path(run_folder))
-        check_test(parsed, run_folder if data is None else data, findings, ledger=beside)
+        columns = isinstance(run_folder, str | os.PathLike) and Path(run_folder)
+        if named is None and columns and columns.is_dir():
+            named = ledger_beside(columns)
+        check_test(parsed, run_folder if data is None else data, findings, ledger=named)
         check_seal(reading, findings)
         return Verification(source, tuple(findings.findings), parsed.status)
     if run_folder is not None and not isinstance(run_folder, str | os.PathLike):
@@ -106,7 +102,7 @@ def verify(
     else:
         check_folder(inquiry, checking)
         check_settings(inquiry, checking)
-        check_attempts(inquiry, None if ledger is None else Path(ledger))
+        check_attempts(inquiry, named)
     if data is None:
         findings.skip("the examples are the recorded ones", "data", "no data were given.")
         skip_symmetries(inquiry, "without data the network is not at hand.")

@@ -135,7 +135,7 @@ def test_a_forged_tilt_is_found_without_data(tmp_path: Path) -> None:
 def test_a_tilt_that_looked_at_the_tests_is_refused(lie: str, monkeypatch) -> None:
     if lie.startswith("the best"):
         monkeypatch.setattr(
-            making,
+            making.rule,
             "tilt_of",
             lambda _aside, **facts: nv.bounds.best_temperature(
                 empirical_risk=0.06, kl_nats=0.0, **facts
@@ -150,19 +150,19 @@ def test_a_tilt_that_looked_at_the_tests_is_refused(lie: str, monkeypatch) -> No
 
 
 def test_training_on_a_batch_before_its_test_is_refused(monkeypatch) -> None:
-    honest = making.trained_on
+    honest = making.rule.trained_on
 
     def early(split, batches, seed, **options):
         first, *rest = honest(split, batches, seed, **options)
         return (np.sort(np.concatenate([first, batches[0][:1]])), *rest)
 
-    monkeypatch.setattr(making, "trained_on", early)
+    monkeypatch.setattr(making.rule, "trained_on", early)
     assert row(certified(), FIRST).effect == "refused"
 
 
 def test_batches_in_another_order_are_refused(monkeypatch) -> None:
-    honest = making.batches_of
-    monkeypatch.setattr(making, "batches_of", lambda *a: honest(*a)[::-1])
+    honest = making.rule.batches_of
+    monkeypatch.setattr(making.rule, "batches_of", lambda *a: honest(*a)[::-1])
     assert row(certified(), FIRST).effect == "refused"
 
 

@@ -30,7 +30,6 @@ from nonvacuous.rules.drawing import FIRST_OBSERVED, OBSERVED
 from nonvacuous.verification.findings import Disagreement
 from nonvacuous.verification.inquiry import Inquiry
 
-_AGAIN = "the audit finds again what it found"
 _EFFECTS = ("none", "conditional", "refused")
 _STRENGTH = ("violated", "not checkable", "asserted", "checked")
 
@@ -112,7 +111,7 @@ def check_again(inquiry: Inquiry, gather: Callable[[], StoredEvidence]) -> None:
         rest = f"; no run keeps the facts of: {'; '.join(left)}" if left else ""
         return f"{asked} checks, run on the stored evidence{rest}."
 
-    inquiry.expect(_AGAIN, "assumptions", work)
+    inquiry.expect("the audit finds again what it found", "assumptions", work)
     for check in added_since(certificate) if gathered else ():
         outcome, why, false = check.on_part(gathered[0]), "its facts are not stored.", False
         if outcome is not None:

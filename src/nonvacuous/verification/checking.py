@@ -38,7 +38,6 @@ DRAWN = "drawn.safetensors"
 NETWORK = "network.safetensors"
 LOG_SCALES = "log_scales.npz"
 COUNT = "the errors are those recorded"
-_KL = "the KL follows from the stored tensors"
 _SAVINGS = "symmetries save what is recorded"
 COLUMNS = "the rescaling columns follow from the stored tensors"
 
@@ -185,7 +184,8 @@ class PriorChecking(Checking):
         for who, name in (("prior", PRIOR), ("posterior", POSTERIOR)):
             question = f"the {who} is the recorded one"
             inquiry.ask(name, question, f"{who}.digest", partial(distribution, who))
-        inquiry.expect(_KL, "complexity.terms", lambda: _complexity(inquiry))
+        question = "the KL follows from the stored tensors"
+        inquiry.expect(question, "complexity.terms", lambda: _complexity(inquiry))
         self.read_more(inquiry)
         if certificate.predictor == "drawn":
             question, field = "the drawn network is the recorded one", "log_density_ratio"

@@ -22,7 +22,6 @@ from nonvacuous.verification.inquiry import Inquiry
 MODEL = "the network is the one certified"
 #: The audit's name for this and more.
 FIXED = "what is not random was fixed before the bound examples"
-_OWN = "predicting uses only what the network owns"
 
 
 def not_at_hand(inquiry: Inquiry) -> str | None:
@@ -58,7 +57,7 @@ def check_own(inquiry: Inquiry, module: nn.Module) -> None:
             )
         return "one prediction was watched, operation by operation."
 
-    inquiry.expect(_OWN, "model", work)
+    inquiry.expect("predicting uses only what the network owns", "model", work)
 
 
 def network_of(inquiry: Inquiry) -> nn.Module:

@@ -34,9 +34,7 @@ from nonvacuous.verification.findings import FALSE_ALARM, Disagreement, NotAsked
 from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import fixed_into, unfolded_module_of
 
-REPLAY = "the recorded trials give the recorded errors"
 FRESH = "the risk holds in fresh trials"
-_TWIN = "the held-out twin errs as recorded"
 
 
 def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
@@ -51,7 +49,7 @@ def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         again = sampled(inquiry, module, bound_part, loss, claimed.trials, claimed.seed)
         return compare(certificate, again, errors=claimed.errors, total=claimed.total)
 
-    inquiry.expect(REPLAY, field, replay)
+    inquiry.expect("the recorded trials give the recorded errors", field, replay)
     # Whoever made the certificate must not know it: a posterior can be fitted to known draws.
     seed = secrets.randbits(63) if inquiry.seed is None else inquiry.seed
 
@@ -256,4 +254,4 @@ def _check_twin(inquiry: Inquiry, module: nn.Module) -> None:
         agree(counted, errors=claimed.errors)
         return f"{counted.errors} of {counted.trials}, counted again."
 
-    inquiry.expect(_TWIN, "held_out_twin.errors", work)
+    inquiry.expect("the held-out twin errs as recorded", "held_out_twin.errors", work)

@@ -13,12 +13,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
-from nonvacuous.methods.progressive.making import (
-    DRAWN_OBSERVED,
-    LAST_OBSERVED,
-    drawn_errors,
-    twin_words,
-)
+from nonvacuous.methods.progressive import making
 from nonvacuous.records import Observation
 from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.rules import drawing as rule
@@ -110,7 +105,7 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         number = rule.twin_number(trained, len(split))
         later = np.concatenate(batches[number - 1 :])
         equal(stated.examples, len(later), "held_out_twin.examples")
-        words = twin_words(number, len(trained[number - 1]), len(later))
+        words = making.twin_words(number, len(trained[number - 1]), len(later))
         equal(stated.description, words, "held_out_twin.description")
         agree(on(number, later), stated.errors, field="held_out_twin.errors")
         return f"checkpoint {number}, counted again: {stated.errors} of {stated.examples}."
@@ -122,16 +117,16 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         if seen.name == rule.FIRST_OBSERVED:
             aside = rule.first_part(split, certificate.seed, tilted=tilted)[1]
             return counted(on(1, aside), seen, field)
-        if seen.name not in (DRAWN_OBSERVED, LAST_OBSERVED):
+        if seen.name not in (making.DRAWN_OBSERVED, making.LAST_OBSERVED):
             raise Disagreement(f"no run observes {seen.name!r}.", f"{field}.name")
         if test is None:
             raise NotAsked("the test examples were not given.", needed=False)
-        if seen.name == LAST_OBSERVED:
+        if seen.name == making.LAST_OBSERVED:
             return counted(recount(Network.of(networks[-1]), test, zero_one), seen, field)
         equal(seen.trials, len(test), f"{field}.trials")
         watched, close = watching(zero_one)
         mixture = CheckpointMixture(networks, [len(batch) for batch in batches])
-        errors = drawn_errors(mixture, test, certificate.seed, watched)
+        errors = making.drawn_errors(mixture, test, certificate.seed, watched)
         again = Recount(errors, float(errors), len(test), sum(close))
         return compare(certificate, again, errors=seen.errors, total=None)
 

@@ -34,18 +34,9 @@ from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.methods.progressive import Progressive
 from nonvacuous.risk.losses import Loss, zero_one
+from nonvacuous.rules import drawing as rule
 from nonvacuous.rules.arithmetic import bound_record, counted_once
 from nonvacuous.rules.digests import example_set, fixed_tensors, tensors_digest
-from nonvacuous.rules.drawing import (
-    FIRST_OBSERVED,
-    batches_of,
-    file_name,
-    first_part,
-    tilt_of,
-    trained_on,
-    twin_number,
-    with_tensors,
-)
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.erm import train
 from nonvacuous.training.user_training import call, require_own
@@ -53,15 +44,15 @@ from nonvacuous.training.user_training import call, require_own
 
 def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
     tilted = method.threshold is None
-    batches = batches_of(job.examples, job.split, method.batches, job.seed)
-    trained = trained_on(job.split, batches, job.seed, tilted=tilted)
+    batches = rule.batches_of(job.examples, job.split, method.batches, job.seed)
+    trained = rule.trained_on(job.split, batches, job.seed, tilted=tilted)
     budget = job.budget(sampled=False)
     networks: list[nn.Module] = []
     errors: list[int] = []
     for number, (saw, batch) in enumerate(zip(trained, batches, strict=True), 1):
         start = model
         if method.warm and networks:
-            start = with_tensors(model, fixed_tensors(networks[-1]))
+            start = rule.with_tensors(model, fixed_tensors(networks[-1]))
         tests = job.examples.subset(batch)
         networks.append(_checkpoint(method, job, start, number, job.examples.subset(saw), tests))
         errors.append(round(summed_loss(networks[-1], tests, job.loss)))
@@ -69,14 +60,14 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
             message = f"{errors[-1]} errors in {len(batch)} tests, before training on them"
             job.progress("tests", number, len(batches), message)
     # The first checkpoint on examples of the first part that it was not trained on.
-    part = job.examples.subset(first_part(job.split, job.seed, tilted=tilted)[1])
-    aside = observation(FIRST_OBSERVED, networks[0], part) if len(part) else None
+    part = job.examples.subset(rule.first_part(job.split, job.seed, tilted=tilted)[1])
+    aside = observation(rule.FIRST_OBSERVED, networks[0], part) if len(part) else None
     trials = len(job.split.bound)
     risk = counted_once(errors=sum(errors), trials=trials, identical=False, seed=job.seed)
     counts = {"errors": sum(errors), "trials": trials}
     failure = budget.bound.share
     if method.threshold is None:
-        tilt = tilt_of(aside, examples=trials, failure=failure)
+        tilt = rule.tilt_of(aside, examples=trials, failure=failure)
         bound = bound_record("progressive", **counts, tilt=tilt, failure=failure)
     else:
         # Of more than two batches the theorem takes no notice.
@@ -114,9 +105,9 @@ def _checkpoint(
 
     Either way it is the network that its tensors give, which anybody can make again.
     """
-    if stored := job.folder.existing(file_name(number)):
+    if stored := job.folder.existing(rule.file_name(number)):
         tensors = load_tensors(stored, kind="network", device=job.device)
-        return frozen_copy(with_tensors(start, tensors))
+        return frozen_copy(rule.with_tensors(start, tensors))
     phase = "first part" if number == 1 else f"checkpoint {number}"
     seed = derived_seed(job.seed, "checkpoint", str(number))
     if method.train is None:
@@ -151,9 +142,9 @@ def _checkpoint(
             "or precision, as after model.half()); return that network, trained: checkpoints are "
             "saved and verified as weights of one architecture"
         )
-    rebuilt = frozen_copy(with_tensors(start, fixed_tensors(network)), job.device)
+    rebuilt = frozen_copy(rule.with_tensors(start, fixed_tensors(network)), job.device)
     require_stored_state(network, rebuilt, tests, whose=f"checkpoint {number}")
-    job.folder.tensors(file_name(number), fixed_tensors(rebuilt))
+    job.folder.tensors(rule.file_name(number), fixed_tensors(rebuilt))
     return rebuilt
 
 
@@ -206,7 +197,7 @@ def _twin(
     trained: tuple[np.ndarray, ...],
 ) -> records.TwinRecord:
     """The plain test of one checkpoint, named beforehand, on all that it was not trained on."""
-    number = twin_number(trained, len(job.split))
+    number = rule.twin_number(trained, len(job.split))
     tested = job.examples.subset(np.sort(np.concatenate(batches[number - 1 :])))
     errors = round(summed_loss(networks[number - 1], tested, job.loss))
     words = twin_words(number, len(trained[number - 1]), len(tested))
@@ -256,9 +247,9 @@ def load_mixture(folder: str | Path, model: nn.Module) -> CheckpointMixture:
     device = next(model.parameters(), torch.empty(0)).device
     batches, networks = certificate.progressive.batches, []
     for number in range(1, len(batches) + 1):
-        path = inside(Path(folder), file_name(number))
+        path = inside(Path(folder), rule.file_name(number))
         tensors = load_tensors(path, kind="network", device=device)
-        networks.append(with_tensors(model, tensors))
+        networks.append(rule.with_tensors(model, tensors))
     digest = tensors_digest(fixed_tensors(Checkpoints(networks)))
     if digest != certificate.model.fixed_digest:
         raise InvalidCertificate(f"the checkpoints in {folder} are not those that were certified")
