@@ -12,19 +12,12 @@ from torch import nn
 
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification import run_folder
 from nonvacuous.certification.adapting import PROBABILITIES, TOKENS, adapted
 from nonvacuous.certification.assemble import refuse_beforehand
 from nonvacuous.certification.beginning import beginning
 from nonvacuous.certification.job import Charging, Job
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.run_folder import (
-    BEGINNING,
-    CONFIG,
-    FORMAT,
-    RunFolder,
-    settings_digest,
-    to_toml,
-)
 from nonvacuous.claims import in_own_folder
 from nonvacuous.data import Dataset, Examples, Standardize, check_examples
 from nonvacuous.distributions.attributes import attribute_tensors
@@ -45,7 +38,7 @@ from nonvacuous.verification.run_folder import check_before_sealing
 _TRAINED_HERE = Posterior()
 
 
-@in_own_folder(CONFIG)
+@in_own_folder(run_folder.CONFIG)
 def certify(
     model: nn.Module | Callable[[], nn.Module],
     train: Any,
@@ -144,7 +137,7 @@ def certify(
         examples, tested = fitted(examples), None if tested is None else fitted(tested)
         split = replace(split, content=examples.content_hash())
     configuration: dict[str, Any] = {
-        "format": FORMAT,
+        "format": run_folder.FORMAT,
         "mode": method.mode,
         "confidence": confidence,
         "seed": seed,
@@ -166,9 +159,9 @@ def certify(
     attributes = attribute_tensors(model)
     if attributes:  # what no list of weights has
         configuration["attributes"] = tensors_digest(attributes)
-    kept = RunFolder(run.folder)
+    kept = run_folder.RunFolder(run.folder)
     if kept.path is not None and (begins := beginning(model, examples)):
-        configuration[BEGINNING] = begins
+        configuration[run_folder.BEGINNING] = begins
     configuration = dict(kept.open(configuration, resume=resume, force=force))
     if finished := kept.existing("certificate.json"):
         kept.drop_checkpoints()
@@ -180,7 +173,7 @@ def certify(
         attempt = Attempt(
             examples=all_examples_digest(given),
             bound=content_digest(examples, split.bound),
-            config=settings_digest(configuration),
+            config=run_folder.settings_digest(configuration),
             paid=attempts,
             classes=class_sizes(given),
             different=configuration.get("different_data", ""),
@@ -212,7 +205,8 @@ def certify(
     kept.write("split.npz", split.save)
     certificate = method.make(job, model)
     if kept.path is not None:
-        check_before_sealing(method.checking(), certificate, kept.path, to_toml(configuration))
+        settings = run_folder.to_toml(configuration)
+        check_before_sealing(method.checking(), certificate, kept.path, settings)
         kept.write("certificate.json", certificate.save)
         kept.drop_checkpoints()
     return certificate

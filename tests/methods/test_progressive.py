@@ -143,7 +143,7 @@ def test_a_tilt_that_looked_at_the_tests_is_refused(lie: str, monkeypatch) -> No
         )
     else:
         counted = Observation(name=FIRST_OBSERVED, errors=27, trials=50)
-        monkeypatch.setattr(making, "observation", lambda *_: counted)
+        monkeypatch.setattr(making.measurement, "observation", lambda *_: counted)
     certificate = certified()
     assert certificate.status == "refused"
     assert row(certificate, FIXED).effect == "refused"

@@ -17,16 +17,10 @@ from nonvacuous import records
 from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.audit.probing import undisturbed
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification import measurement
 from nonvacuous.certification.assemble import evidence_of, seal
 from nonvacuous.certification.candidate import frozen_copy, require_stored_state
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import (
-    ON_TEST,
-    Measured,
-    observation,
-    summed_loss,
-    twin_record,
-)
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints, copied_network
 from nonvacuous.distributions.storage import load_tensors
@@ -55,13 +49,13 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
             start = rule.with_tensors(model, fixed_tensors(networks[-1]))
         tests = job.examples.subset(batch)
         networks.append(_checkpoint(method, job, start, number, job.examples.subset(saw), tests))
-        errors.append(round(summed_loss(networks[-1], tests, job.loss)))
+        errors.append(round(measurement.summed_loss(networks[-1], tests, job.loss)))
         if job.progress is not None:
             message = f"{errors[-1]} errors in {len(batch)} tests, before training on them"
             job.progress("tests", number, len(batches), message)
     # The first checkpoint on examples of the first part that it was not trained on.
     part = job.examples.subset(rule.first_part(job.split, job.seed, tilted=tilted)[1])
-    aside = observation(rule.FIRST_OBSERVED, networks[0], part) if len(part) else None
+    aside = measurement.observation(rule.FIRST_OBSERVED, networks[0], part) if len(part) else None
     trials = len(job.split.bound)
     risk = counted_once(errors=sum(errors), trials=trials, identical=False, seed=job.seed)
     counts = {"errors": sum(errors), "trials": trials}
@@ -76,7 +70,7 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
     evidence = evidence_of(
         job,
         Checkpoints(networks).eval(),
-        Measured(budget, risk, bound, "mixture"),
+        measurement.Measured(budget, risk, bound, "mixture"),
         start=frozen_copy(model, job.device),
         tilt=aside,
         trained_on=trained,
@@ -185,7 +179,7 @@ def _taught_wrong(method: Progressive, job: Job, start: nn.Module) -> records.Ob
             watch=lambda _: None,
         )
         network = frozen_copy(trained, job.device)
-        return observation("taught wrong labels", network, job.bound_part)
+        return measurement.observation("taught wrong labels", network, job.bound_part)
     except (BadInput, RuntimeError):
         return None  # too few for it; it was called often enough before
 
@@ -199,9 +193,9 @@ def _twin(
     """The plain test of one checkpoint, named beforehand, on all that it was not trained on."""
     number = rule.twin_number(trained, len(job.split))
     tested = job.examples.subset(np.sort(np.concatenate(batches[number - 1 :])))
-    errors = round(summed_loss(networks[number - 1], tested, job.loss))
+    errors = round(measurement.summed_loss(networks[number - 1], tested, job.loss))
     words = twin_words(number, len(trained[number - 1]), len(tested))
-    return twin_record(words, errors, len(tested), job.failure)
+    return measurement.twin_record(words, errors, len(tested), job.failure)
 
 
 def twin_words(number: int, trained: int, tested: int) -> str:
@@ -212,8 +206,8 @@ def twin_words(number: int, trained: int, tested: int) -> str:
 
 
 #: What the errors on the test examples are called in a certificate.
-DRAWN_OBSERVED = f"a checkpoint drawn for each input {ON_TEST}"
-LAST_OBSERVED = f"the last checkpoint {ON_TEST}"
+DRAWN_OBSERVED = f"a checkpoint drawn for each input {measurement.ON_TEST}"
+LAST_OBSERVED = f"the last checkpoint {measurement.ON_TEST}"
 
 
 def _on_test(
@@ -226,7 +220,7 @@ def _on_test(
     drawn = drawn_errors(mixture, job.test, job.seed)
     return (
         records.Observation(name=DRAWN_OBSERVED, errors=drawn, trials=len(job.test)),
-        observation(LAST_OBSERVED, networks[-1], job.test),
+        measurement.observation(LAST_OBSERVED, networks[-1], job.test),
     )
 
 
@@ -236,7 +230,7 @@ def drawn_errors(
     """The errors of checkpoints that the seed draws, one for each example."""
     with undisturbed(mixture.ends.device):
         torch.manual_seed(derived_seed(seed, "test"))
-        return round(summed_loss(mixture, examples, loss))
+        return round(measurement.summed_loss(mixture, examples, loss))
 
 
 def load_mixture(folder: str | Path, model: nn.Module) -> CheckpointMixture:
