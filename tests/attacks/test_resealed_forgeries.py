@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nonvacuous.audit.data_checks import START, NamedStart
 from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.certificate import Certificate
 from nonvacuous.rules.arithmetic import bound_record
@@ -95,6 +96,38 @@ FORGERIES: dict[str, Forgery] = {
     ),
     "the errors on the bound examples kept silent": (
         "post-hoc", {}, lambda c: {"observed": c.observed[1:]}, "observed",
+    ),
+    "one of two tests on the test examples kept silent": (
+        "posterior", {}, lambda c: {"observed": (*c.observed[:2], *c.observed[3:])}, "observed",
+    ),
+    "one of two tests of checkpoints kept silent": (
+        "gate", {}, lambda c: {"observed": c.observed[1:]}, "observed",
+    ),
+    "a seed that sampled nothing": (
+        "holdout", {}, lambda c: part(c, "empirical", seed=1), "empirical.seed",
+    ),
+    "tests of several checkpoints called trials of one law": (
+        "tilted", {}, lambda c: part(c, "empirical", identical=True), "empirical.identical",
+    ),
+    "other words for the start of given weights": (
+        "post-hoc", {},
+        lambda c: rewritten(c, lambda a: a.name == START, detail="a notary looked on."),
+        "assumptions",
+    ),
+    "more words for the start of given weights": (
+        "post-hoc", {},
+        lambda c: rewritten(
+            c, lambda a: a.name == START,
+            detail=NamedStart("mlp:8", 0, True).words + " A notary looked on."),
+        "assumptions",
+    ),
+    "another name for a step of the rescaling": (
+        "post-hoc", {},
+        lambda c: part(c, "rescaling", columns=tuple(
+            column.model_copy(update={"name": "around a public beacon"})
+            if column.way == "shift of the scores" else column
+            for column in c.rescaling.columns)),
+        "rescaling.columns",
     ),
     "fewer errors observed on the bound examples": (
         "posterior", {}, lambda c: {"observed": (

@@ -18,9 +18,12 @@ from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.measurement import (
     ON_BOUND,
     ON_TEST,
-    count_errors,
+    RANDOMIZED_ON_TEST,
+    observation,
+    observation_seed,
     observed_network,
     plain_test,
+    trials_of,
 )
 from nonvacuous.certification.run_folder import FORMAT, to_toml
 from nonvacuous.certify import certify
@@ -36,6 +39,7 @@ from nonvacuous.records import (
     ModelRecord,
     Observation,
 )
+from nonvacuous.risk.losses import zero_one
 from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement_of
 from nonvacuous.rules.digests import file_digest, fixed_tensors, tensors_digest
 from nonvacuous.verify import Verification
@@ -124,13 +128,18 @@ def _observed(evidence: Evidence) -> tuple[Observation, ...]:
     """What a run observes of the network itself."""
     who = observed_network(evidence.predictor)
     assert evidence.test is not None
-    parts = ((ON_BOUND, evidence.examples.subset(evidence.split.bound)), (ON_TEST, evidence.test))
-    return tuple(
-        Observation(
-            name=f"{who} {where}", errors=count_errors(evidence.module, part), trials=len(part)
-        )
-        for where, part in parts
-    )
+    observed = [
+        observation(f"{who} {ON_BOUND}", evidence.module, evidence.bound_part),
+        observation(f"{who} {ON_TEST}", evidence.module, evidence.test),
+    ]
+    if evidence.predictor == "stochastic":
+        assert evidence.posterior is not None
+        seed = observation_seed(evidence.seed, evidence.posterior.digest())
+        options = {"loss": zero_one, "trials": 200, "seed": seed, "device": torch.device("cpu")}
+        drawn = trials_of(evidence.module, evidence.posterior, evidence.test, **options)
+        counts = {"errors": drawn.errors, "trials": drawn.trials}
+        observed.append(Observation(name=RANDOMIZED_ON_TEST, **counts))
+    return tuple(observed)
 
 
 def settings_of(evidence: Evidence, *, architecture: str) -> dict[str, Any]:

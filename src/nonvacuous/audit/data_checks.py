@@ -68,7 +68,8 @@ class NamedStart(NamedTuple):
 
 def named_start(detail: str) -> NamedStart | None:
     """Builder and seed of the starting weights, where a certificate names them."""
-    named = re.match(re.escape(_SEEDED).replace(r"\{\}", "(.+)"), detail)
+    pattern = re.escape(_SEEDED).replace(r"\{\}", "(.+)", 1).replace(r"\{\}", r"(-?\d+)")
+    named = re.match(pattern, detail)
     if named is None:
         return None
     return NamedStart(named[1], int(named[2]), _BY_FUNCTION not in detail)

@@ -185,6 +185,13 @@ def complexity_of(
 
 ON_BOUND, ON_TEST = "on the bound examples", "on the test examples"
 RANDOMIZED_ON_TEST = f"the randomized network {ON_TEST}"
+DRAWN_ON_TEST = f"a checkpoint drawn for each input {ON_TEST}"
+LAST_ON_TEST = f"the last checkpoint {ON_TEST}"
+#: What is observed of two networks on the test examples, if anything is, by the predictor.
+BOTH = {
+    "stochastic": (f"the network with the mean weights {ON_TEST}", RANDOMIZED_ON_TEST),
+    "mixture": (DRAWN_ON_TEST, LAST_ON_TEST),
+}
 #: Trials of the randomized network on the test examples, at most.
 _TRIALS = 20_000
 

@@ -18,7 +18,7 @@ from nonvacuous.audit.network_checks import impossible_saving
 from nonvacuous.bounds import constant_lower, holdout
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.measurement import ON_BOUND, observed_network
+from nonvacuous.certification.measurement import BOTH, ON_BOUND, observed_network
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.foreign import read_bytes
 from nonvacuous.rescaling.output_layer import invariance_of
@@ -168,6 +168,11 @@ def _kind(certificate: Certificate) -> str:
         )
     if scheme == arithmetic.ONCE:
         equal(certificate.empirical.trials, certificate.data.bound.examples, "empirical.trials")
+    if scheme != "pairs":  # what follows from the counts of pairs depends on it
+        alike = not (certificate.kind.steps or certificate.kind.noisy)
+        equal(certificate.empirical.identical, alike, "empirical.identical")
+    if certificate.posterior is None:
+        equal(certificate.empirical.seed, certificate.seed, "empirical.seed")
     return f"mode {certificate.mode}, predictor {certificate.predictor}."
 
 
@@ -296,9 +301,13 @@ def _baseline(certificate: Certificate) -> str:
 
 
 def _observed(certificate: Certificate) -> str:
+    names = [seen.name for seen in certificate.observed]
     own = f"{observed_network(certificate.predictor)} {ON_BOUND}"
-    if not certificate.kind.steps and own not in [seen.name for seen in certificate.observed]:
+    if not certificate.kind.steps and own not in names:
         raise Disagreement(f"every run observes {own!r}.")
+    silent = [name for name in BOTH.get(certificate.predictor, ()) if name not in names]
+    if len(silent) == 1:
+        raise Disagreement(f"the test examples were read, and nothing is said of {silent[0]!r}.")
     for position, seen in enumerate(certificate.observed):
         if seen.errors > seen.trials:
             raise Disagreement(

@@ -31,17 +31,21 @@ def check_named_start(inquiry: Inquiry, needed: Collection[str]) -> None:
     """
     certificate, contents = inquiry.certificate, inquiry.contents
     stated, kind = inquiry.stated(START), certificate.kind
-    elsewhere = kind.given or (kind.noisy and isinstance(contents.method.get("prior"), dict))
-    if stated is None or stated.effect != "none" or elsewhere:
+    if stated is None or stated.effect != "none":
         return
-    if stated.detail.startswith(DECLARED) or (kind.noisy and stated.detail == CHOSEN):
+    given = kind.given or kind.noisy
+    if stated.detail.startswith(DECLARED) or (given and stated.detail == CHOSEN):
         return  # config.toml was asked for the sentence
     field = f"assumptions.{certificate.assumptions.index(stated)}.detail"
+    named = named_start(stated.detail)
+    other = version_of(certificate) == 1 or differences(certificate, ("nonvacuous",))
+    painted = not other and (named is None or stated.detail != named.words)
+    elsewhere = kind.given or (kind.noisy and isinstance(contents.method.get("prior"), dict))
+    if elsewhere and not painted:
+        return
 
     def work() -> str:
-        named = named_start(stated.detail)
-        other = version_of(certificate) == 1 or differences(certificate, ("nonvacuous",))
-        if not other and (named is None or stated.detail != named.words):
+        if painted:
             raise Disagreement(f"no audit explains it by {stated.detail!r}")
         if named is None or not contents.settings or not set(needed) <= contents.intact:
             raise NotAsked("settings or weights are not at hand.", needed=False)

@@ -24,6 +24,8 @@ from nonvacuous.verification.checking import COLUMNS, LOG_SCALES, PriorChecking
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry
 
+#: Ways that only the certified posterior is accounted for in.
+_STEPS = ("scale of the scores", "shift of the scores", "order of the units")
 #: Descents on two machines may end this far apart, relative to the KL.
 _RELATIVE = 1e-6
 
@@ -82,6 +84,8 @@ class MethodChecking(PriorChecking):
             if len(same) != 1:
                 raise Disagreement(f"there are {len(same)} columns for {step.way!r}.")
             where = f"rescaling.columns.{rescaling.columns.index(same[0])}"
+            if step.way in _STEPS:  # others have the name of the column that they are found in
+                equal(same[0].name, step.name, f"{where}.name")
             equal(same[0].kl_nats, step.kl_nats, f"{where}.kl_nats")
             equal(same[0].charge_nats, step.charge_nats, f"{where}.charge_nats")
         equal(certified.way, steps[-1].way, "rescaling.columns")
@@ -152,8 +156,7 @@ def _compare(rescaling: RescalingRecord, compared: columns.Compared, own: Center
             continue  # the certified posterior itself, which is compared with its own terms
         _near(own_column.kl_nats, column.kl_nats, f"{where}.kl_nats")
         _near(own_column.charge_nats, column.charge_nats, f"{where}.charge_nats")
-    steps = {"scale of the scores", "shift of the scores", "order of the units"}
-    odd = [c.name for _, c in recorded.values() if c.way not in steps]
+    odd = [c.name for _, c in recorded.values() if c.way not in _STEPS]
     if odd:
         raise Disagreement(f"there should be no column {odd[0]!r}.")
 

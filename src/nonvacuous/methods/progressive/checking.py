@@ -10,6 +10,7 @@ from torch import nn
 from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.audit.probing import Network, Recount, recount
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.measurement import DRAWN_ON_TEST, LAST_ON_TEST
 from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
@@ -117,11 +118,11 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         if seen.name == rule.FIRST_OBSERVED:
             aside = rule.first_part(split, certificate.seed, tilted=tilted)[1]
             return counted(on(1, aside), seen, field)
-        if seen.name not in (making.DRAWN_OBSERVED, making.LAST_OBSERVED):
+        if seen.name not in (DRAWN_ON_TEST, LAST_ON_TEST):
             raise Disagreement(f"no run observes {seen.name!r}.", f"{field}.name")
         if test is None:
             raise NotAsked("the test examples were not given.", needed=False)
-        if seen.name == making.LAST_OBSERVED:
+        if seen.name == LAST_ON_TEST:
             return counted(recount(Network.of(networks[-1]), test, zero_one), seen, field)
         equal(seen.trials, len(test), f"{field}.trials")
         watched, close = watching(zero_one)

@@ -205,11 +205,6 @@ def twin_words(number: int, trained: int, tested: int) -> str:
     )
 
 
-#: What the errors on the test examples are called in a certificate.
-DRAWN_OBSERVED = f"a checkpoint drawn for each input {measurement.ON_TEST}"
-LAST_OBSERVED = f"the last checkpoint {measurement.ON_TEST}"
-
-
 def _on_test(
     job: Job, networks: Sequence[nn.Module], batches: Sequence[np.ndarray]
 ) -> tuple[records.Observation, ...]:
@@ -219,8 +214,8 @@ def _on_test(
     mixture = CheckpointMixture(networks, [len(batch) for batch in batches]).to(job.device)
     drawn = drawn_errors(mixture, job.test, job.seed)
     return (
-        records.Observation(name=DRAWN_OBSERVED, errors=drawn, trials=len(job.test)),
-        measurement.observation(LAST_OBSERVED, networks[-1], job.test),
+        records.Observation(name=measurement.DRAWN_ON_TEST, errors=drawn, trials=len(job.test)),
+        measurement.observation(measurement.LAST_ON_TEST, networks[-1], job.test),
     )
 
 
