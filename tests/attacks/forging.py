@@ -14,6 +14,7 @@ from nonvacuous.bounds import holdout
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certify import certify
 from nonvacuous.data import Dataset, Examples
+from nonvacuous.data.files import sha256_of_file as file_digest
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.methods import HeldOut, Posterior, PostHoc, Progressive
@@ -23,7 +24,6 @@ from nonvacuous.rules.arithmetic import (
     sampled_risk,
     statement_of,
 )
-from nonvacuous.rules.digests import file_digest
 from nonvacuous.rules.drawing import sampling_seed
 from nonvacuous.settings import Run
 from nonvacuous.training_settings import PlainTraining, PosteriorTraining

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.data import Examples
+from nonvacuous.data.files import sha256_of_file as file_digest
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import indices_digest
 from nonvacuous.errors import BadInput
@@ -19,7 +20,6 @@ from nonvacuous.rules.digests import (
     all_examples_digest,
     content_digest,
     example_set,
-    file_digest,
     fixed_tensors,
     index_digest,
     tensors_digest,

@@ -27,6 +27,7 @@ from nonvacuous.certification.measurement import (
 )
 from nonvacuous.certification.run_folder import FORMAT, to_toml
 from nonvacuous.certify import certify
+from nonvacuous.data.files import sha256_of_file as file_digest
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization, described, zero_mean
 from nonvacuous.distributions.storage import save_tensors
@@ -41,7 +42,7 @@ from nonvacuous.records import (
 )
 from nonvacuous.risk.losses import zero_one
 from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement_of
-from nonvacuous.rules.digests import file_digest, fixed_tensors, tensors_digest
+from nonvacuous.rules.digests import fixed_tensors, tensors_digest
 from nonvacuous.verify import Verification
 from tests.audit import sparse_conv_worlds, sparse_worlds, worlds
 from tests.training.calls import train

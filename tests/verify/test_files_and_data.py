@@ -12,11 +12,11 @@ from torch import nn
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Examples
+from nonvacuous.data.files import sha256_of_file as file_digest
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.records import TwinRecord
 from nonvacuous.risk.losses import zero_one
 from nonvacuous.rules.arithmetic import statement_of
-from nonvacuous.rules.digests import file_digest
 from nonvacuous.verify import verify
 from tests.audit import worlds
 

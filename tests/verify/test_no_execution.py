@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.rules.digests import file_digest
+from nonvacuous.data.files import sha256_of_file as file_digest
 from nonvacuous.verify import verify
 from tests.audit import worlds
 

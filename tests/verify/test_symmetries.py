@@ -11,9 +11,10 @@ import pytest
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.columns import accounting_of, paper_accounting
+from nonvacuous.data.files import sha256_of_file as file_digest
 from nonvacuous.data.files import write_npz
 from nonvacuous.rules.arithmetic import complexity_nats, recompute_bound, statement_of
-from nonvacuous.rules.digests import array_digest, file_digest
+from nonvacuous.rules.digests import array_digest
 from nonvacuous.verify import Verification, verify
 from tests.attacks.forging import forged, part
 from tests.audit import worlds

@@ -45,11 +45,9 @@ def evaluation_mode(evidence: Evidence) -> Outcome:
 def one_at_a_time(evidence: Evidence) -> Outcome:
     few = probing.probes(evidence)
     network = probing.mean_network(evidence)
+    many = evidence.examples.subset(evidence.split.bound[: probing.BATCH])
     dependence = probing.batch_dependence(network, few.inputs)
-    if dependence is None:
-        large = evidence.examples.subset(evidence.split.bound[: probing.BATCH])
-        dependence = probing.size_dependence(network, large.inputs)
-    if dependence is not None:
+    if dependence := dependence or probing.size_dependence(network, many.inputs):
         return refuse(
             f"{dependence} (batch statistics, active dropout, or a state that is kept): this is "
             "not one function of one example, and no theorem here covers it. Normalize with fixed "

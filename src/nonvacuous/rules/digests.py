@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from nonvacuous.data import Examples
-from nonvacuous.data.files import hash_examples, hash_of_hashes, sha256_of_file
+from nonvacuous.data.files import hash_examples, hash_of_hashes
 from nonvacuous.data.splits import index_digest as index_digest
 from nonvacuous.data.splits import sorted_positions
 from nonvacuous.distributions.attributes import attribute_tensors
@@ -64,7 +64,3 @@ def fixed_tensors(module: nn.Module, random: Iterable[str] = ()) -> dict[str, Te
 def array_digest(values: np.ndarray) -> str:
     """SHA-256 of numbers as float64, little-endian."""
     return hashlib.sha256(np.ascontiguousarray(values, dtype="<f8").tobytes()).hexdigest()
-
-
-#: SHA-256 of a file's bytes.
-file_digest = sha256_of_file

@@ -21,6 +21,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import FOLDED
 from nonvacuous.certification.run_folder import settings_digest
 from nonvacuous.data import Split
+from nonvacuous.data.files import sha256_of_file
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import described
 from nonvacuous.distributions.storage import tensors_digest
@@ -29,7 +30,7 @@ from nonvacuous.files import inside
 from nonvacuous.foreign import read_bytes, run_settings
 from nonvacuous.rules.arithmetic import ONCE, ledger
 from nonvacuous.rules.attempts import ledger_beside, read_attempts, standing
-from nonvacuous.rules.digests import file_digest, index_digest
+from nonvacuous.rules.digests import index_digest
 from nonvacuous.verification.audited import version_of
 from nonvacuous.verification.checking import Checking
 from nonvacuous.verification.findings import Disagreement, Finding, NotAsked, equal
@@ -102,7 +103,7 @@ def _untouched(folder: Path, name: str, digest: str) -> str:
     path = inside(folder, name)
     if not path.is_file():
         raise Disagreement(f"there is no file {name} in {folder}.")
-    own = file_digest(path)
+    own = sha256_of_file(path)
     if own != digest:
         raise Disagreement(f"{name} was changed: SHA-256 {own[:12]}..., not {digest[:12]}...")
     return f"SHA-256 {digest[:12]}..."
