@@ -62,8 +62,8 @@ def forgetting(network: nn.Module, inputs: Tensor) -> Forgetting | None:
         passing: dict[tuple[str, str], Any] = {}
         for (part, own), entries in after.items():
             earlier = before.get((part, own), [])
-            if _same(earlier, entries):
-                continue
+            if [(name, id(v)) for name, v in earlier] == [(name, id(v)) for name, v in entries]:
+                continue  # the very same objects
             for name, _ in earlier:
                 if name in read:
                     raise Unsupported(
@@ -97,10 +97,3 @@ def _noted(network: nn.Module) -> dict[tuple[str, str], list[tuple[str, Any]]]:
             if inside:
                 noted[part, own] = inside
     return noted
-
-
-def _same(one: list[tuple[str, Any]], other: list[tuple[str, Any]]) -> bool:
-    return len(one) == len(other) and all(
-        first[0] == second[0] and first[1] is second[1]
-        for first, second in zip(one, other, strict=True)
-    )

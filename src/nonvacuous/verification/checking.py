@@ -163,14 +163,12 @@ class PriorChecking(Checking):
         return "derived from the seed and the digest of the frozen posterior."
 
     def evidence(self, certificate: Certificate) -> list[str]:
-        needed = [PRIOR, POSTERIOR]
-        if certificate.predictor == "drawn":
-            needed.append(DRAWN)
-        if certificate.rescaling is not None:
-            needed.append(LOG_SCALES)
-        if certificate.model.fixed_digest != tensors_digest({}):
-            needed.append(NETWORK)
-        return needed
+        further = {
+            DRAWN: certificate.predictor == "drawn",
+            LOG_SCALES: certificate.rescaling is not None,
+            NETWORK: certificate.model.fixed_digest != tensors_digest({}),
+        }
+        return [PRIOR, POSTERIOR, *(name for name, written in further.items() if written)]
 
     def read(self, inquiry: Inquiry) -> None:
         certificate, contents = inquiry.certificate, inquiry.contents
