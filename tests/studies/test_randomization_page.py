@@ -57,6 +57,12 @@ def test_without_permutations_the_interval_decides(result):
     )
     assert lead(few).startswith("Whether it learns is not shown")
     assert "no permutations were trained" in lead(few)
+    error = alone.condition("true").test_error
+    constant = replace(alone, largest_class=error.value)
+    assert lead(constant).endswith(
+        f"and always answering the largest class errs on {100 * error.value:.1f} %; "
+        "no permutations were trained."
+    )
 
 
 @pytest.mark.slow

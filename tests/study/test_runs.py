@@ -199,6 +199,13 @@ class TestSql:
         with pytest.raises(BadInput, match=r"capitals do not count\) are lr, LR"):
             ask([{"lr": 0.1, "LR": 1}], "select * from runs")
 
+    def test_names_that_are_no_unicode(self, ask: Any) -> None:
+        rows = [{"name": '\udcff, \u00e9 \0 "q"', "a": 1}, {"name": "plain", "a": 2}]
+        assert ask(rows, "select name, a from runs order by a") == [
+            {"name": '?, \u00e9 \0 "q"', "a": 1},
+            {"name": "plain", "a": 2},
+        ]
+
     def test_it_reads_and_writes_no_files(self, ask: Any, tmp_path: Path) -> None:
         secret = tmp_path / "x.csv"
         secret.write_text("a,b\n1,2\n")

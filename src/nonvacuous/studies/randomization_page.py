@@ -79,8 +79,13 @@ def _learned(study: Study) -> bool:
     """The verdict of the permutation test; where none was made, of the interval."""
     error, permuted = study.condition("true").test_error, study.permutations
     if permuted is None:
-        return error.high < study.guessing
+        return error.high < _constant(study)
     return error.low < study.guessing and permuted.p_value <= study.settings.failure
+
+
+def _constant(study: Study) -> float:
+    """The error of the best answer that looks at no input."""
+    return min(e for e in (study.guessing, study.largest_class) if e is not None)
 
 
 def _doubt(study: Study) -> str:
@@ -89,7 +94,10 @@ def _doubt(study: Study) -> str:
     if _learned(study) or error.low >= study.guessing:
         return ""
     if permuted is None:
-        return "and guessing lies within its interval; no permutations were trained"
+        near = "guessing lies within its interval"
+        if error.high < study.guessing:
+            near = f"always answering the largest class errs on {100 * _constant(study):.1f} %"
+        return f"and {near}; no permutations were trained"
     if not permuted.is_smallest:
         return ""
     count = len(permuted.permuted)

@@ -289,7 +289,7 @@ def query(rows: Sequence[Mapping[str, Any]], sql: str) -> list[dict[str, Any]]:
     types = {name: _type([row.get(name) for row in rows]) for name in names}
     table = [{name: _value(row.get(name), types[name]) for name in names} for row in rows]
     with duckdb.connect(":memory:") as database:
-        given = [json.dumps(table), json.dumps([types])]
+        given = [_as_json(table), _as_json([types])]
         try:
             database.execute(f"create table runs as select unnest(run) from ({_READ})", given)
             database.execute("set enable_external_access = false")
@@ -307,6 +307,11 @@ def query(rows: Sequence[Mapping[str, Any]], sql: str) -> list[dict[str, Any]]:
         {title: plain(value, _other) for title, value in zip(titles, values, strict=True)}
         for values in answers
     ]
+
+
+def _as_json(record: Any) -> str:
+    """JSON in Unicode, as DuckDB wants it: names of folders may be none."""
+    return json.dumps(record, ensure_ascii=False).encode(errors="replace").decode()
 
 
 def _type(values: Sequence[Any]) -> str:

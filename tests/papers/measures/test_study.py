@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from nonvacuous.papers.measures import study, training
 from nonvacuous.papers.measures.page import gauges_tables, lead
 from nonvacuous.papers.measures.settings import (
     AXES,
+    CHANCE,
     MeasuresCell,
     MeasuresSettings,
     NetworkRecord,
@@ -493,6 +495,9 @@ def test_pages_say_it_in_words_and_warn(tmp_path: Path) -> None:
     record = json.loads(paths["results.json"].read_text(encoding="utf-8"))
     assert record["left_out"] == 1
     assert record["left_out_by"]["width"] == {"2": 1}
+    chance = replace(result, judged=tuple(e for e in judged if e.name == CHANCE))
+    write_pages(study.STUDY, chance, tmp_path, command="")
+    assert lead(chance) == "No measure is defined for enough networks to be judged."
 
 
 def test_the_section_of_the_results_page(done: tuple[study.StudyResult, Path]) -> None:

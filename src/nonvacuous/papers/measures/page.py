@@ -102,6 +102,8 @@ _INFORMATION_TEXT = (
 def lead(result: StudyResult) -> str:
     """The answer in one sentence or two."""
     own = [entry for entry in result.judged if entry.name != CHANCE]
+    if not own:
+        return "No measure is defined for enough networks to be judged."
     best = own[0]
     robust = [s.name for s in own if s.worst_error.high < 0.5]
     counts = {verdict: sum(s.verdict == verdict for s in own) for verdict in VERDICTS}

@@ -6,6 +6,7 @@ network evaluated unit by unit, and the test error after memorizing the true lab
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -233,7 +234,8 @@ class Theorem(Study[TheoremSettings, TheoremResult]):
         return f"{settings.data}, depths {depths}, seed {settings.seed}"
 
     def next_command(self, result: TheoremResult, folder: Path | None) -> str:
-        return f"nonvacuous memorize --data {result.settings.data} --labels true"
+        words = ["nonvacuous", "memorize", "--data", result.settings.data, "--labels", "true"]
+        return shlex.join(words)
 
 
 STUDY = Theorem()
