@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nonvacuous.measures.correlation import Estimate
 from nonvacuous.measures.correlation_summary import Standing
 from nonvacuous.report.plots import blank, finish
 from nonvacuous.report.svg import COLORS, plain_settings
@@ -25,7 +25,11 @@ def ranking(standings: Sequence[Standing]) -> str:
         (0.17, "test", "D", "one hyper-parameter at a time (granulated)",
          [s.granulated_mean for s in standings]),
     ):  # fmt: skip
-        _points(axes, entries, shift, COLORS[color], mark, name)
+        low, values, high = np.array([(entry.low, entry.value, entry.high) for entry in entries]).T
+        axes.errorbar(
+            values, np.arange(len(entries)) + shift, ls="", marker=mark, ms=5, lw=1.4, label=name,
+            xerr=np.maximum(0.0, [values - low, high - values]), color=COLORS[color],
+        )  # fmt: skip
     axes.axvline(0.0, color=COLORS["muted"], lw=1.2, ls=(0, (1, 2)))
     axes.set_xlim(-1.02, 1.02)
     words = "; ".join(
@@ -99,17 +103,3 @@ def _rows(title: str, standings: Sequence[Standing], x_label: str) -> tuple[Figu
     axes.tick_params(axis="y", length=0, labelcolor=COLORS["ink"])
     axes.set_ylim(len(standings) - 0.4, -0.6)
     return figure, axes
-
-
-def _points(
-    axes: Axes, entries: Sequence[Estimate], shift: float, color: str, mark: str, name: str
-) -> None:
-    values = [entry.value for entry in entries]
-    rows = [row + shift for row in range(len(entries))]
-    spread = [
-        [max(0.0, entry.value - entry.low) for entry in entries],
-        [max(0.0, entry.high - entry.value) for entry in entries],
-    ]
-    axes.errorbar(
-        values, rows, xerr=spread, ls="", marker=mark, ms=5, color=color, lw=1.4, label=name
-    )
