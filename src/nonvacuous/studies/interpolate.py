@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from nonvacuous.errors import BadInput
-from nonvacuous.study.settings import EXAMPLES, DataSettings
+from nonvacuous.study.settings import EXAMPLES, DataSettings, under
 from nonvacuous.study.study import Answer, Context, Single, SingleStudy
 
 if TYPE_CHECKING:
@@ -65,20 +65,15 @@ class InterpolateSettings(DataSettings):
         from nonvacuous.interpolation.features import parse_features
         from nonvacuous.studies.interpolation import Task, chosen_kernel
 
-        flag, usual = "labels", "true"
-        try:
+        with under("labels", "true"):
             labels = tuple(part.strip() for part in self.labels.split(",") if part.strip())
             same = ("features", "kernel", "gamma", "degree", "seed")
             task = Task(**{name: getattr(self, name) for name in same}, labels=labels)
-            flag, usual = "features", "raw"
+        with under("features", "raw"):
             parse_features(task.features)
-            flag, usual = "gamma", "median"
-            if task.kernel == "polynomial":
-                flag, usual = "degree", "3"
-            # Any median does: only the words and numbers of the flags are looked at.
+        # Any median does: only the words and numbers of the flags are looked at.
+        with under("degree", "3") if task.kernel == "polynomial" else under("gamma", "median"):
             chosen_kernel(task, 1.0)
-        except BadInput as error:
-            raise BadInput(f"{flag}: {error}", instead={f"--{flag}": usual}) from error
         return task
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from nonvacuous.errors import BadInput
-from nonvacuous.study.settings import DataSettings
+from nonvacuous.study.settings import DataSettings, under
 from nonvacuous.study.study import Answer, Context, Single, SingleStudy
 
 if TYPE_CHECKING:
@@ -58,10 +58,8 @@ class MeasuresSettings(DataSettings):
         from nonvacuous.measures.registry import chosen
 
         for name, remedy in (("only", "paths,norms"), ("without", "expensive")):
-            try:
+            with under(name, remedy):
                 chosen(self.words(name))
-            except BadInput as error:
-                raise BadInput(f"--{name}: {error}", instead={f"--{name}": remedy}) from error
         return chosen(self.words("only"), self.words("without"))
 
     def words(self, name: str) -> tuple[str, ...] | None:
@@ -96,11 +94,8 @@ class MeasuresSettings(DataSettings):
                 instead={"--against": "random-labels"},
             )
         if self.against is not None:
-            try:
+            with under("against", "random-labels"):
                 parse_corruption(self.against)
-            except BadInput as error:
-                instead = {"--against": "random-labels"}
-                raise BadInput(f"--against: {error}", instead=instead) from error
         for name in ("weights", "initial", "against_weights"):
             path = getattr(self, name)
             if path is not None:

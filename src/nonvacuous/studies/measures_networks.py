@@ -20,6 +20,7 @@ from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.studies.measures_page import FIT_LOSS
 from nonvacuous.studies.networks import build_network, load_weights
+from nonvacuous.study.settings import under
 from nonvacuous.study.study import Context
 from nonvacuous.training.checks import check_fits
 from nonvacuous.training.many import train_many
@@ -44,8 +45,12 @@ def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> d
     assert settings.data is not None
     given = at.dataset(settings.data).train
     train = given.subset(np.arange(min(settings.examples, len(given))))
-    other = None if settings.against is None else _corrupted(train, settings)
-    network, rival = _networks(settings, train, other, at)
+    parts = [train]
+    if settings.against is not None:
+        seed = derived_seed(settings.seed, "against")
+        with under("against", "random-labels"):
+            parts.append(corrupt(Dataset(train), settings.against, seed=seed).train)
+    networks = _networks(settings, parts, at)
 
     def shown(function: Callable[..., Panel | Attack], one: Network, **more: Any) -> dict[str, Any]:
         return function(
@@ -54,7 +59,7 @@ def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> d
             **more,
         ).to_dict()  # fmt: skip
 
-    own = shown(panel, network)
+    network, panels = networks[0], [shown(panel, one) for one in networks]
     if any(measure.is_bound for measure in settings.chosen):
         weights = tensors_digest(dict(network.module.state_dict()))
         outcomes = Shown(at.ledger_file, given, command="measures")
@@ -64,11 +69,10 @@ def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> d
         gauges = {"gauges": settings.gauges, "spread": settings.spread}
         kept = at.folder / "gauges.checkpoint"
         attacked = shown(attack, network, **gauges, checkpoint=kept)
-    if rival is not None:
-        compared = shown(panel, rival)
+    for rival, compared in zip(networks[1:], panels[1:], strict=True):
         against = {"spec": settings.against, "trained": rival.trained, "panel": compared}
-    for name, one in zip(files, (network, rival), strict=True):
-        if one is not None and one.trained is not None:
+    for name, one in zip(files, networks, strict=False):
+        if one.trained is not None:
             save_tensors(at.folder / name, dict(one.module.state_dict()), kind="weights")
     return {
         "asked": settings.asked(),
@@ -79,34 +83,20 @@ def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> d
         "examples": len(train),
         "seed": settings.seed,
         "trained": network.trained,
-        "panel": own,
+        "panel": panels[0],
         "attack": attacked,
         "against": against,
     }
 
 
-def _corrupted(train: Examples, settings: MeasuresSettings) -> Examples:
-    assert settings.against is not None
-    try:
-        return corrupt(
-            Dataset(train), settings.against, seed=derived_seed(settings.seed, "against")
-        ).train
-    except BadInput as error:
-        raise BadInput(f"--against: {error}", instead={"--against": "random-labels"}) from error
-
-
-def _networks(
-    settings: MeasuresSettings, train: Examples, other: Examples | None, at: Context
-) -> tuple[Network, Network | None]:
-    """The network under study and, for --against, the same one trained on corrupted data."""
-    wanted = [(train, settings.weights, "--weights")]
-    if other is not None:
-        wanted.append((other, settings.against_weights, "--against-weights"))
-    given = [_loaded(settings, *one) for one in wanted]
-    missing = [part for part, path, _ in wanted if path is None]
+def _networks(settings: MeasuresSettings, parts: Sequence[Examples], at: Context) -> list[Network]:
+    """For each part of data the network whose weights are given, or one that is trained on it."""
+    weights = (("--weights", settings.weights), ("--against-weights", settings.against_weights))
+    wanted = zip(parts, weights, strict=False)
+    given = [_loaded(settings, part, path, flag) for part, (flag, path) in wanted]
+    missing = [part for part, one in zip(parts, given, strict=True) if one is None]
     trained = iter(_trained(settings, missing, at) if missing else ())
-    own, *rivals = (network or next(trained) for network in given)
-    return own, rivals[0] if rivals else None
+    return [one or next(trained) for one in given]
 
 
 def _loaded(

@@ -6,7 +6,8 @@ no part of the record, and may differ from one call to the next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -111,6 +112,15 @@ class DataSettings(StudySettings):
 
     def check(self) -> None:
         """Refuse what cannot be meant, before anything is read or announced."""
+
+
+@contextmanager
+def under(flag: str, remedy: str) -> Iterator[None]:
+    """Within this block, what is wrong is wrong with a flag; ``remedy`` is a value that is not."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"--{flag}: {error}", instead={f"--{flag}": remedy}) from error
 
 
 def first_examples(train: Examples, count: int | None) -> Examples:
