@@ -25,14 +25,6 @@ from nonvacuous.report.wording import clean, nats, percent, percent_up, shortene
 from nonvacuous.study.runs import Run
 
 INDEX, PAGES = "index.html", "certificates"
-#: What decides between certificates, after the name and the promise: column, title, kind.
-_DECISIVE = (
-    ("status", "Status", "status"),
-    ("twin", "Held-out twin", "number"),
-    ("test_error", "Test error", "number"),
-    ("data", "Data", "text"),
-    ("model", "Model", "text"),
-)
 #: What else a certificate says of itself.
 _FURTHER = {
     "training_error": "Training error",
@@ -64,6 +56,16 @@ class Column:
     kind: str
 
 
+#: What decides between certificates, after the promise; the first is there without any, too.
+_DECISIVE = (
+    Column("status", "Status", "status"),
+    Column("twin", "Held-out twin", "number"),
+    Column("test_error", "Test error", "number"),
+    Column("data", "Data", "text"),
+    Column("model", "Model", "text"),
+)
+
+
 def columns(
     runs: Sequence[Run], rows: Sequence[Mapping[str, Any]]
 ) -> tuple[list[Column], list[Column], list[Column]]:
@@ -72,20 +74,16 @@ def columns(
     asked = dict.fromkeys(name for run in runs for name in (*run.settings, "seed"))
     given = dict.fromkeys(name for row in rows for name in row if name not in asked)
     shown = [Column("name", "Run", "name")]
-    same: list[Column] = []
-    taken = {"status"}
     if certified:
         shown.append(Column("risk_upper", "Certificate", "promise"))
-        taken |= {"risk_upper"}
-        for name, title, kind in _DECISIVE:
-            column = Column(name, title, kind)
-            taken.add(name)
-            if kind == "text" and _constant(name, certified):
-                same.append(column)
-            elif any(row.get(name) is not None for row in rows):
-                shown.append(column)
-    else:
-        shown.append(Column("status", "Status", "status"))
+    decisive = _DECISIVE if certified else _DECISIVE[:1]
+    taken = {column.name for column in (*shown, *decisive)}
+    same: list[Column] = []
+    for column in decisive:
+        if column.kind == "text" and _constant(column.name, certified):
+            same.append(column)
+        elif any(row.get(column.name) is not None for row in rows):
+            shown.append(column)
     titles = {name: title for name, title in _FURTHER.items() if name in given or name in asked}
     titles |= {name: clean(name) for name in (*asked, *given) if name not in titles}
     titles["seconds"] = "Seconds"
