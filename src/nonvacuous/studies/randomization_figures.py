@@ -48,12 +48,12 @@ def learning_curves(study: Study) -> str | None:
 
 def time_to_fit(study: Study) -> str | None:
     """Figure 1b: how much longer more label noise takes to fit."""
-    levels = [entry for entry in _noise_levels(study) if entry.relative_time is not None]
-    if len(levels) < 2:
+    known = [(x, entry.relative_time) for x, entry in _noise_levels(study)]
+    times = [(x, time) for x, time in known if time is not None]
+    if len(times) < 2:
         return None
-    times = [entry.relative_time for entry in levels if entry.relative_time is not None]
     return lines(
-        [_banded("time to fit", [entry.noise or 0.0 for entry in levels], times)],
+        [banded("time to fit", times)],
         title="Time to fit",
         x_label="share of labels drawn at random",
         y_label="epochs, relative to true labels",
@@ -66,11 +66,11 @@ def test_errors(study: Study) -> str | None:
     levels = _noise_levels(study)
     if len(levels) < 2:
         return None
-    x = [entry.noise or 0.0 for entry in levels]
+    learned = [100 * entry.train_error.value for _, entry in levels]
     return lines(
         [
-            _banded("test error", x, [entry.test_error for entry in levels], factor=100),
-            Series("training error", x, [100 * entry.train_error.value for entry in levels]),
+            banded("test error", [(x, entry.test_error) for x, entry in levels], factor=100),
+            Series("training error", [x for x, _ in levels], learned),
         ],
         title="Errors against label noise",
         x_label="share of labels drawn at random",
@@ -152,10 +152,10 @@ def certificates(study: Study) -> str | None:
     )
 
 
-def _banded(label: str, x: list[float], values: Sequence[Interval], *, factor: float = 1) -> Series:
+def banded(label: str, points: Sequence[tuple[float, Interval]], *, factor: float = 1) -> Series:
     """Values with the band of their intervals."""
-    ends = ([factor * getattr(v, end) for v in values] for end in ("value", "low", "high"))
-    return Series(label, x, *ends)
+    ends = ([factor * getattr(y, end) for _, y in points] for end in ("value", "low", "high"))
+    return Series(label, [x for x, _ in points], *ends)
 
 
 def _redrawn(outcome: Outcome) -> int:
@@ -163,9 +163,9 @@ def _redrawn(outcome: Outcome) -> int:
     return outcome.corrupted_examples or 0
 
 
-def _noise_levels(study: Study) -> list[ConditionResult]:
-    levels = [entry for entry in study.conditions if entry.noise is not None]
-    return sorted(levels, key=lambda entry: entry.noise or 0.0)
+def _noise_levels(study: Study) -> list[tuple[float, ConditionResult]]:
+    levels = [(entry.noise, entry) for entry in study.conditions if entry.noise is not None]
+    return sorted(levels, key=lambda level: level[0])
 
 
 def _mean_curve(

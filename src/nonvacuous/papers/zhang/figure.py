@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -195,19 +195,15 @@ def tables(result: FigureResult) -> tuple[Table, Table]:
 
 def page(result: FigureResult, command: str) -> StudyPage:
     from nonvacuous.report.plots import Series, lines
+    from nonvacuous.studies.randomization_figures import banded
 
-    losses, slow, errors = [], [], []
-    for name, cell in result.curves.items():
-        known = [(p.steps / 1000, p.loss) for p in cell.history if p.loss is not None]
-        losses.append(Series(corruption_title(name), [x for x, _ in known], [y for _, y in known]))
-    for network, points in result.sweep.items():
-        title, levels = network_title(network), [point.level for point in points]
-        there = [(p.level, p.slowdown) for p in points if p.slowdown is not None]
-        slow.append(Series(title, [x for x, _ in there], [y for _, y in there]))
-        ends = ([100 * getattr(p.test_error, e) for p in points] for e in ("value", "low", "high"))
-        errors.append(Series(title, levels, *ends))
+    def known(label: str, points: Iterable[tuple[float, float | None]]) -> Series:
+        there = [(x, y) for x, y in points if y is not None]
+        return Series(label, [x for x, _ in there], [y for _, y in there])
+
+    sweep = {network_title(network): points for network, points in result.sweep.items()}
     c = lines(
-        errors,
+        [banded(n, [(p.level, p.test_error) for p in sweep[n]], factor=100) for n in sweep],
         title="c: test error when the labels are fitted",
         x_label="share of labels redrawn",
         y_label="test error, %",
@@ -216,14 +212,17 @@ def page(result: FigureResult, command: str) -> StudyPage:
         level=("guessing", 100 * (1 - 1 / result.classes)),
     )
     b = lines(
-        slow,
+        [known(name, ((p.level, p.slowdown) for p in sweep[name])) for name in sweep],
         title="b: time to fit",
         x_label="share of labels redrawn",
         y_label=f"epochs to {NEARLY:g} %, true labels = 1",
         lowest=0.0,
     )
     a = lines(
-        losses,
+        [
+            known(corruption_title(name), ((p.steps / 1000, p.loss) for p in cell.history))
+            for name, cell in result.curves.items()
+        ],
         title=f"a: learning curves of {network_title(result.settings.curves_of)}",
         x_label="thousand steps",
         y_label="training loss",
