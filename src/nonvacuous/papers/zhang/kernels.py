@@ -14,17 +14,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation.perfect_fits import Judged
-from nonvacuous.papers.zhang.linear import (
-    QUICK_BAD,
-    Bad,
-    BadResult,
-    BadSettings,
-    bad_interpolants,
-    bad_section,
-    bad_table,
-    first,
-)
+from nonvacuous.papers.zhang.linear import Bad, BadResult, BadSettings, first
 from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.studies.interpolation import InterpolationStudy, Task, distinct_examples, run_study
@@ -90,7 +80,7 @@ class KernelsSettings(BadSettings):
 
     @classmethod
     def quick(cls) -> KernelsSettings:
-        return cls(cases=_QUICK, **QUICK_BAD)
+        return cls(cases=_QUICK, **cls.quick_bad)
 
 
 class KernelsCell(Frozen):
@@ -113,7 +103,7 @@ class KernelsResult:
 
     settings: KernelsSettings
     studies: tuple[tuple[Case, InterpolationStudy], ...]
-    bad: tuple[Judged, ...]
+    bad: BadResult
 
 
 class Kernels(Study[KernelsSettings, KernelsResult]):
@@ -138,10 +128,10 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
         return (*cases, KernelsCell(bad=settings.bad, seed=settings.seed))
 
     def compute(self, cell: KernelsCell, at: Context) -> Frozen:
-        if cell.case is None:
-            assert cell.bad is not None
-            return bad_interpolants(cell.bad, at, cell.seed)
         case = cell.case
+        if case is None:
+            assert cell.bad is not None
+            return cell.bad.judged(at, cell.seed)
         dataset, _ = distinct_examples(at.dataset(case.data))
         some = first(dataset, cell.examples)
         study, _ = run_study(
@@ -157,7 +147,7 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
         known = {entry.cell: entry.result for entry in finished}
         *cases, bad = self.cells(settings, finished)
         studies = tuple((cell.case, known[cell]) for cell in cases if cell.case is not None)
-        return KernelsResult(settings, studies, known[bad].bad)
+        return KernelsResult(settings, studies, known[bad])
 
     def record(self, result: KernelsResult) -> Mapping[str, Any]:
         return {
@@ -167,7 +157,7 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
                 {"name": case.name, "published_percent": case.published, **study.model_dump()}
                 for case, study in result.studies
             ],
-            "bad_interpolants": [asdict(entry) for entry in result.bad],
+            "bad_interpolants": [asdict(entry) for entry in result.bad.bad],
         }
 
     def title(self, settings: KernelsSettings) -> str:
@@ -188,7 +178,7 @@ STUDY = Kernels()
 
 
 def tables(result: KernelsResult) -> tuple[Table, Table]:
-    return cases_table(result), replace(bad_table(result.bad), caption=verdict(result))
+    return cases_table(result), replace(result.bad.table(), caption=verdict(result))
 
 
 def cases_table(result: KernelsResult) -> Table:
@@ -272,11 +262,10 @@ def page(result: KernelsResult, command: str) -> StudyPage:
                 Figure(sizes, "Random labels take a larger norm under the same kernel."),
                 cases_table(result),
             ),
-            bad_section(
+            result.bad.section(
                 "Functions that fit perfectly and know nothing",
                 "The same examples, the same kernel, no training error; only which of the "
                 "infinitely many perfect fits is taken differs.",
-                result.bad,
             ),
         ),
         footer=(command, seed),

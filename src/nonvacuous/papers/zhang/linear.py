@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -41,9 +41,33 @@ class Bad(Frozen):
     test: int
     gamma: str
 
+    def judged(self, at: Context, seed: int) -> BadResult:
+        dataset, _ = distinct_examples(at.dataset(self.data))
+        if dataset.test is None:
+            raise BadInput(f"{dataset.train.name} has no test set, which this comparison needs")
+        train = first(dataset, self.examples).train
+        test = dataset.test.subset(np.arange(min(self.test, len(dataset.test))))
+        judged = compare_interpolants(
+            train.inputs,
+            train.labels.numpy(),
+            test.inputs,
+            test.labels.numpy(),
+            kernel=chosen_kernel(Task(gamma=self.gamma), median_squared_distance(train.inputs)),
+            classes=train.classes,
+            seed=seed,
+        )
+        return BadResult(bad=judged)
+
 
 class BadSettings(StudySettings):
-    """The same as settings."""
+    """The same as settings, and what --quick takes instead."""
+
+    quick_bad: ClassVar[Mapping[str, Any]] = {
+        "bad_data": "digits",
+        "bad_examples": 600,
+        "bad_test": 200,
+        "bad_gamma": "median:2",
+    }
 
     bad_data: str = "mnist"
     """Where functions that fit and fail are shown."""
@@ -57,40 +81,43 @@ class BadSettings(StudySettings):
         return Bad(**{name: getattr(self, f"bad_{name}") for name in Bad.model_fields})
 
 
-#: What --quick takes instead.
-QUICK_BAD: Mapping[str, Any] = {
-    "bad_data": "digits",
-    "bad_examples": 600,
-    "bad_test": 200,
-    "bad_gamma": "median:2",
-}
-
-
 class BadResult(CellRecord):
-    """What became of them."""
+    """Functions with no training error, and what they are worth."""
 
     bad: tuple[Judged, ...]
 
     def lines(self) -> tuple[str]:
         return ("functions that fit and fail",)
 
+    def table(self) -> Table:
+        return Table.of(
+            {
+                "function": entry.name,
+                "norm": f"{entry.norm:,.1f}",
+                "training errors": f"{entry.train_errors} of {entry.train_examples:,}",
+                "test error": percent(entry.test_errors, entry.test_examples),
+                "residual": f"{entry.residual:.0e}",
+            }
+            for entry in self.bad
+        )
 
-def bad_interpolants(bad: Bad, at: Context, seed: int) -> BadResult:
-    dataset, _ = distinct_examples(at.dataset(bad.data))
-    if dataset.test is None:
-        raise BadInput(f"{dataset.train.name} has no test set, which this comparison needs")
-    train = first(dataset, bad.examples).train
-    test = dataset.test.subset(np.arange(min(bad.test, len(dataset.test))))
-    judged = compare_interpolants(
-        train.inputs,
-        train.labels.numpy(),
-        test.inputs,
-        test.labels.numpy(),
-        kernel=chosen_kernel(Task(gamma=bad.gamma), median_squared_distance(train.inputs)),
-        classes=train.classes,
-        seed=seed,
-    )
-    return BadResult(bad=judged)
+    def section(self, heading: str, words: str) -> Section:
+        errors = drawn_bars(
+            "test error",
+            {entry.name: 100 * entry.test_errors / entry.test_examples for entry in self.bad},
+            "All of these functions make no error on the training examples.",
+            "Errors on new examples",
+            "per cent",
+        )
+        norms = drawn_bars(
+            "norm",
+            {entry.name: entry.norm for entry in self.bad},
+            "Within one kernel, the functions that know nothing have the larger norm.",
+            "Norms of functions that fit",
+            "norm (logarithmic)",
+            log=True,
+        )
+        return Section.of(heading, words, errors, norms, self.table())
 
 
 def first(dataset: Dataset, count: int | None) -> Dataset:
@@ -98,44 +125,6 @@ def first(dataset: Dataset, count: int | None) -> Dataset:
     if count is None or count >= len(dataset.train):
         return dataset
     return Dataset(dataset.train.subset(np.arange(count)), dataset.test)
-
-
-def bad_table(bad: Sequence[Judged]) -> Table:
-    """Functions with no training error, and what they are worth."""
-    return Table.of(
-        {
-            "function": entry.name,
-            "norm": f"{entry.norm:,.1f}",
-            "training errors": f"{entry.train_errors} of {entry.train_examples:,}",
-            "test error": percent(entry.test_errors, entry.test_examples),
-            "residual": f"{entry.residual:.0e}",
-        }
-        for entry in bad
-    )
-
-
-def bad_section(heading: str, words: str, bad: Sequence[Judged]) -> Section:
-    """Norms and errors of the functions that fit perfectly."""
-    return Section.of(
-        heading,
-        words,
-        drawn_bars(
-            "test error",
-            {entry.name: 100 * entry.test_errors / entry.test_examples for entry in bad},
-            "All of these functions make no error on the training examples.",
-            "Errors on new examples",
-            "per cent",
-        ),
-        drawn_bars(
-            "norm",
-            {entry.name: entry.norm for entry in bad},
-            "Within one kernel, the functions that know nothing have the larger norm.",
-            "Norms of functions that fit",
-            "norm (logarithmic)",
-            log=True,
-        ),
-        bad_table(bad),
-    )
 
 
 #: What is drawn for a number too small for a logarithmic axis.
@@ -163,7 +152,7 @@ class LinearSettings(BadSettings):
 
     @classmethod
     def quick(cls) -> LinearSettings:
-        return cls(examples=20, weights=60, **QUICK_BAD)
+        return cls(examples=20, weights=60, **cls.quick_bad)
 
 
 class LinearCell(Frozen):
@@ -198,7 +187,7 @@ class LinearResult:
 
     settings: LinearSettings
     fitted: FitsResult
-    bad: tuple[Judged, ...]
+    bad: BadResult
 
 
 CONTROL = "half way there (fits nothing)"
@@ -226,18 +215,17 @@ class Linear(Study[LinearSettings, LinearResult]):
         return LinearCell(key="fits", problem=problem, **own), bad
 
     def compute(self, cell: LinearCell, at: Context) -> FitsResult | BadResult:
-        bad = cell.bad
-        return _fitted(cell, at) if bad is None else bad_interpolants(bad, at, cell.seed)
+        return _fitted(cell, at) if cell.bad is None else cell.bad.judged(at, cell.seed)
 
     def result(self, settings: LinearSettings, finished: Finished, at: Context) -> LinearResult:
         known = {entry.cell.key: entry.result for entry in finished}
-        return LinearResult(settings, known["fits"], known["bad"].bad)
+        return LinearResult(settings, known["fits"], known["bad"])
 
     def record(self, result: LinearResult) -> Mapping[str, Any]:
         return {
             "settings": result.settings.record(),
             **result.fitted.model_dump(mode="json"),
-            "bad_interpolants": [asdict(entry) for entry in result.bad],
+            "bad_interpolants": [asdict(entry) for entry in result.bad.bad],
         }
 
     def title(self, settings: LinearSettings) -> str:
@@ -266,7 +254,7 @@ def _fitted(cell: LinearCell, at: Context) -> FitsResult:
 
 def tables(result: LinearResult) -> tuple[Table, Table]:
     fits = fits_table(result)
-    return replace(fits, caption=f"{fits.caption}\n{lead(result)}"), bad_table(result.bad)
+    return replace(fits, caption=f"{fits.caption}\n{lead(result)}"), result.bad.table()
 
 
 def fits_table(result: LinearResult) -> Table:
@@ -357,10 +345,9 @@ def page(result: LinearResult, command: str) -> StudyPage:
             Section.of(span, _SPAN, outside, errors, fits_table(result)),
             Section.of("A family of perfect fits", _FAMILY, new, known),
             Section.of("The same Hessian at all of them", _HESSIANS, hessians),
-            bad_section(
+            result.bad.section(
                 "Interpolants that fit perfectly and fail",
                 "Kernel functions through the same examples, chosen badly on purpose.",
-                result.bad,
             ),
         ),
         footer=(command, seed),
