@@ -145,9 +145,8 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
 
     def result(self, settings: KernelsSettings, finished: Finished, at: Context) -> KernelsResult:
         known = {entry.cell: entry.result for entry in finished}
-        *cases, bad = self.cells(settings, finished)
-        studies = tuple((cell.case, known[cell]) for cell in cases if cell.case is not None)
-        return KernelsResult(settings, studies, known[bad])
+        *studies, bad = (known[cell] for cell in self.cells(settings, finished))
+        return KernelsResult(settings, tuple(zip(settings.cases, studies, strict=True)), bad)
 
     def record(self, result: KernelsResult) -> Mapping[str, Any]:
         return {
@@ -195,16 +194,14 @@ def cases_table(result: KernelsResult) -> Table:
                 "training errors": f"{entry.train_errors:,}",
                 "residual": f"{study.residual:.0e}",
             }
-            rows.append(
-                row | dict.fromkeys(("case", "published", "residual"), "") if number else row
-            )
+            again = dict.fromkeys(("case", "published", "residual"), "") if number else {}
+            rows.append(row | again)
     return Table.of(rows, f"Published: {PAPER}.", words=("case", "labels"))
 
 
 def verdict(result: KernelsResult) -> str:
     """Does the smaller norm err less? Compared between features of the same data."""
-    compared = []
-    always = True
+    compared, always = [], True
     for pair in combinations(result.studies, 2):
         # Equal norms stay in their order.
         (small, low), (large, high) = sorted(pair, key=lambda entry: entry[1].labelings[0].norm)
