@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -20,7 +19,7 @@ from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.studies.measures_page import FIT_LOSS
 from nonvacuous.studies.networks import build_network, load_weights
-from nonvacuous.study.settings import under
+from nonvacuous.study.settings import at_most, under
 from nonvacuous.study.study import Context
 from nonvacuous.training.checks import check_fits
 from nonvacuous.training.many import train_many
@@ -44,7 +43,7 @@ def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> d
     """Train or load, measure, write the weights; the record."""
     assert settings.data is not None
     given = at.dataset(settings.data).train
-    train = given.subset(np.arange(min(settings.examples, len(given))))
+    train = at_most(given, settings.examples)
     parts = [train]
     if settings.against is not None:
         seed = derived_seed(settings.seed, "against")

@@ -125,16 +125,17 @@ def under(flag: str, remedy: str) -> Iterator[None]:
 
 def first_examples(train: Examples, count: int | None) -> Examples:
     """The first so many, or all of them; more than there are is refused."""
-    import numpy as np
-
-    if count is None:
-        return train
-    if count > len(train):
+    if count is not None and count > len(train):
         raise BadInput(
             f"--examples {count:,}: {train.name} has {len(train):,} training examples.",
             instead={"--examples": str(len(train))},
         )
-    return train.subset(np.arange(count))
+    return at_most(train, count)
+
+
+def at_most(examples: Examples, count: int | None) -> Examples:
+    """The first so many, or all of them where there are no more."""
+    return examples.subset(range(len(examples))[:count])
 
 
 def default_folder(data: str, model: str, seed: int) -> Path:

@@ -141,10 +141,9 @@ class Training:
             Job(
                 labels=self.row(cell),
                 seed=network_seed(shared.seed, cell),
-                **{
-                    name: getattr(cell, name)
-                    for name in ("learning_rate", "weight_decay", "dropout")
-                },
+                learning_rate=cell.learning_rate,
+                weight_decay=cell.weight_decay,
+                dropout=cell.dropout,
             )
             for cell in cells
         ]

@@ -24,7 +24,7 @@ from nonvacuous.models import build
 from nonvacuous.papers.rescaling.columns import Accounts, Column, PaperSetting
 from nonvacuous.papers.rescaling.settings import CNNS
 from nonvacuous.seeds import derived_seed
-from nonvacuous.study.settings import CellRecord, Frozen
+from nonvacuous.study.settings import CellRecord, Frozen, at_most
 from nonvacuous.study.study import Context
 from nonvacuous.training.erm import TrainSettings, evaluate, train
 from nonvacuous.training.loop import Records
@@ -169,10 +169,7 @@ def inferred_weights() -> tuple[float, float]:
 def run_images(settings: ImageSettings, at: Context) -> ImageResult:
     """Train one network and account for it in every way that its settings ask for."""
     device, dataset = torch.device(at.device), at.dataset(settings.data)
-    some = dataset.train
-    if settings.examples is not None:
-        some = some.subset(range(min(settings.examples, len(some))))
-    examples = _centered(some)
+    examples = _centered(at_most(dataset.train, settings.examples))
     initial = build(
         settings.architecture, examples.example_shape, examples.classes, seed=settings.seed
     )

@@ -13,13 +13,14 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
-from nonvacuous.papers.zhang.linear import Bad, BadResult, BadSettings, first
+from nonvacuous.papers.zhang.linear import Bad, BadResult, BadSettings
 from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.studies.interpolation import InterpolationStudy, Task, distinct_examples, run_study
 from nonvacuous.studies.interpolation_page import percent
-from nonvacuous.study.settings import Frozen, chosen
+from nonvacuous.study.settings import Frozen, at_most, chosen
 from nonvacuous.study.study import Context, Finished, Study
 
 PAPER = "Zhang et al. (ICLR 2017), section 5"
@@ -133,12 +134,12 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
             assert cell.bad is not None
             return cell.bad.judged(at, cell.seed)
         dataset, _ = distinct_examples(at.dataset(case.data))
-        some = first(dataset, cell.examples)
+        train = at_most(dataset.train, cell.examples)
         study, _ = run_study(
-            some,
+            Dataset(train, dataset.test),
             Task(features=case.features, gamma=case.gamma, labels=cell.labels, seed=cell.seed),
             device=at.device,
-            folder=at.folder / "factor" if len(some.train) > _LARGE else None,
+            folder=at.folder / "factor" if len(train) > _LARGE else None,
             progress=at.progress,
         )
         return study

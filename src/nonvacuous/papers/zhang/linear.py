@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation.kernels import median_squared_distance
 from nonvacuous.interpolation.perfect_fits import (
@@ -29,7 +28,7 @@ from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.studies.interpolation import Task, chosen_kernel, distinct_examples
 from nonvacuous.studies.interpolation_page import percent
-from nonvacuous.study.settings import CellRecord, Frozen, StudySettings
+from nonvacuous.study.settings import CellRecord, Frozen, StudySettings, at_most
 from nonvacuous.study.study import Context, Finished, Study
 
 
@@ -45,8 +44,7 @@ class Bad(Frozen):
         dataset, _ = distinct_examples(at.dataset(self.data))
         if dataset.test is None:
             raise BadInput(f"{dataset.train.name} has no test set, which this comparison needs")
-        train = first(dataset, self.examples).train
-        test = dataset.test.subset(np.arange(min(self.test, len(dataset.test))))
+        train, test = at_most(dataset.train, self.examples), at_most(dataset.test, self.test)
         judged = compare_interpolants(
             train.inputs,
             train.labels.numpy(),
@@ -118,13 +116,6 @@ class BadResult(CellRecord):
             log=True,
         )
         return Section.of(heading, words, errors, norms, self.table())
-
-
-def first(dataset: Dataset, count: int | None) -> Dataset:
-    """The data set with so many training examples, the first ones."""
-    if count is None or count >= len(dataset.train):
-        return dataset
-    return Dataset(dataset.train.subset(np.arange(count)), dataset.test)
 
 
 #: What is drawn for a number too small for a logarithmic axis.

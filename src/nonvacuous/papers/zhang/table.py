@@ -149,9 +149,8 @@ def _numbers(texts: Sequence[str], known: set[int]) -> set[int]:
     chosen: set[int] = set()
     for text in texts:
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
-        first = int(match[1]) if match else 0
-        last = int(match[2] or match[1]) if match else 0
-        if not match or not {first, last} <= known or last < first:
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not {first, last} <= known or last < first:
             raise BadInput(
                 f"rows: {text!r} is not a row of the table; give numbers from {min(known)} to "
                 f"{max(known)}, such as 15 or 9-13"

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from nonvacuous.data import Dataset, Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.memorization import Memorizer, check_lemma, memorize, random_labels
-from nonvacuous.study.settings import CellRecord, Frozen, StudySettings
+from nonvacuous.study.settings import CellRecord, Frozen, StudySettings, at_most
 from nonvacuous.study.study import Context, Finished, Study
 
 #: Points on which the lemma's matrix is written out.
@@ -244,13 +244,12 @@ STUDY = Theorem()
 def _examples(cell: TheoremCell, at: Context) -> Dataset:
     """The data set with the first training examples alone."""
     dataset = at.dataset(cell.data)
-    size = len(dataset.train) if cell.size is None else cell.size
-    if size > len(dataset.train):
+    if cell.size is not None and cell.size > len(dataset.train):
         raise BadInput(
-            f"sizes: {size:,} examples are asked for, but {cell.data} has "
+            f"sizes: {cell.size:,} examples are asked for, but {cell.data} has "
             f"{len(dataset.train):,}; change sizes"
         )
-    return Dataset(dataset.train.subset(np.arange(size)), dataset.test)
+    return Dataset(at_most(dataset.train, cell.size), dataset.test)
 
 
 def _at_depth(cell: TheoremCell, at: Context) -> DepthResult:

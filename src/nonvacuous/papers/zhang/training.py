@@ -33,6 +33,7 @@ from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.report.study import Section, StudyPage, Table, or_dash
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.running import finished_cells
+from nonvacuous.study.settings import at_most
 from nonvacuous.study.study import Context, Finished, Study
 from nonvacuous.training.many import train_many
 from nonvacuous.training.many_jobs import Job, JobResult, ManyResult, ManySettings
@@ -151,8 +152,7 @@ class _Training:
         dataset = at.dataset(group.data)
         if dataset.test is None:
             raise BadInput(f"{dataset.name} has no test set; the tables need one")
-        if group.examples is not None and group.examples < len(dataset.train):
-            dataset = replace(dataset, train=dataset.train.subset(range(group.examples)))
+        dataset = replace(dataset, train=at_most(dataset.train, group.examples))
         self.classes = dataset.train.classes
         self.seed = derived_seed(group.seed, "randomization paper", self.network)
         shape = dataset.train.example_shape
