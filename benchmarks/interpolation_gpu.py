@@ -29,12 +29,8 @@ from nonvacuous.interpolation import gaussian, interpolate, interpolate_distance
 from nonvacuous.interpolation.features import features_of
 from nonvacuous.interpolation.kernels import median_squared_distance
 from nonvacuous.seeds import derived_seed
-from nonvacuous.studies.interpolation import (
-    Task,
-    _many_patches,
-    distinct_examples,
-    run_study,
-)
+from nonvacuous.studies.interpolate import InterpolateSettings
+from nonvacuous.studies.interpolation import _many_patches, distinct_examples, run_study
 
 SEED = 0
 PUBLISHED = {"mnist raw": 1.2, "mnist gabor": 0.6, "cifar10 raw": 46.0, "cifar10 patches": 17.0}
@@ -86,10 +82,11 @@ def by_points(points: torch.Tensor, labels: np.ndarray, device: str) -> Any:
     return median, labels[cut:], solve
 
 
-def studied(dataset: Dataset, task: Task, device: str) -> dict[str, Any]:
+def studied(dataset: Dataset, settings: dict[str, Any], device: str) -> dict[str, Any]:
     clear(device)
     start = time.perf_counter()
-    study, _ = run_study(dataset, task, device=device)
+    asked = InterpolateSettings.of({"data": dataset.train.name, "seed": SEED, **settings})
+    study, _ = run_study(dataset, asked, device=device)
     record = study.model_dump(mode="json")
     record["wall_seconds"] = time.perf_counter() - start
     if device == "cuda":
@@ -103,7 +100,7 @@ def clear(device: str) -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
-ALL = ("true", "partial:0.5", "random")
+ALL = "true,partial:0.5,random"
 #: Factors over the median squared distance between which the bandwidth is looked for at first, and
 #: those at which norm and test error are shown.
 STARTS = {
@@ -126,8 +123,8 @@ def by_held_out(name: str, data: Dataset, device: str) -> dict[str, Any]:
     made = features_of(features, data.train.inputs, device=device)
     median, held, solve = by_points(made.train, data.train.labels.numpy(), device)
     factor, errors = chosen(STARTS[name], median, held, solve)
-    task = Task(features=features, gamma=f"{factor / median!r}", labels=ALL, seed=SEED)
-    return studied(data, task, device) | {"factor": factor, "held_out_errors": errors}
+    settings = {"features": features, "gamma": f"{factor / median!r}", "labels": ALL}
+    return studied(data, settings, device) | {"factor": factor, "held_out_errors": errors}
 
 
 def by_width(name: str, data: Dataset, device: str, keep: Keep) -> dict[str, Any]:
@@ -137,8 +134,7 @@ def by_width(name: str, data: Dataset, device: str, keep: Keep) -> dict[str, Any
     median = median_squared_distance(made.train)
 
     def at(gamma: float) -> dict[str, Any]:
-        task = Task(features=features, gamma=repr(gamma), labels=("true",), seed=SEED)
-        record = studied(data, task, device)
+        record = studied(data, {"features": features, "gamma": repr(gamma)}, device)
         return {
             "gamma": gamma,
             "factor": gamma * median,

@@ -6,16 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from nonvacuous.errors import BadInput
 from nonvacuous.study.settings import EXAMPLES, DataSettings, under
 from nonvacuous.study.study import Answer, Context, Single, SingleStudy
-
-if TYPE_CHECKING:
-    from nonvacuous.studies.interpolation import Task
 
 
 class InterpolateSettings(DataSettings):
@@ -47,7 +44,18 @@ class InterpolateSettings(DataSettings):
     estimate: bool = Field(False, exclude=True, description="Only say what it would take.")
 
     def check(self) -> None:
-        self.task, self.memory_bytes  # noqa: B018
+        """Refuse under its flag what cannot be meant."""
+        from nonvacuous.interpolation.features import parse_features
+        from nonvacuous.studies.interpolation import chosen_kernel, corruptions_of
+
+        self.memory_bytes  # noqa: B018
+        with under("labels", "true"):
+            corruptions_of(self.labelings)
+        with under("features", "raw"):
+            parse_features(self.features)
+        # Any median does: only the words and numbers of the flags are looked at.
+        with under("degree", "3") if self.kernel == "polynomial" else under("gamma", "median"):
+            chosen_kernel(self, 1.0)
 
     @property
     def memory_bytes(self) -> int | None:
@@ -60,21 +68,8 @@ class InterpolateSettings(DataSettings):
         return int(float(size[1]) * 1000 ** " kmgt".index(size[2].lower() or " "))
 
     @property
-    def task(self) -> Task:
-        """What is solved; refused under the name of the flag that cannot be meant."""
-        from nonvacuous.interpolation.features import parse_features
-        from nonvacuous.studies.interpolation import Task, chosen_kernel
-
-        with under("labels", "true"):
-            labels = tuple(part.strip() for part in self.labels.split(",") if part.strip())
-            same = ("features", "kernel", "gamma", "degree", "seed")
-            task = Task(**{name: getattr(self, name) for name in same}, labels=labels)
-        with under("features", "raw"):
-            parse_features(task.features)
-        # Any median does: only the words and numbers of the flags are looked at.
-        with under("degree", "3") if task.kernel == "polynomial" else under("gamma", "median"):
-            chosen_kernel(task, 1.0)
-        return task
+    def labelings(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.labels.split(",") if part.strip())
 
 
 class Interpolate(SingleStudy[InterpolateSettings]):

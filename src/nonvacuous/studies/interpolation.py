@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from nonvacuous.interpolation.features import (
     random_patches,
 )
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
-from nonvacuous.interpolation.plan import Method, Plan, Precision, make_plan
+from nonvacuous.interpolation.plan import Plan, make_plan
 from nonvacuous.interpolation.solve import (
     Interpolant,
     first_occurrences,
@@ -95,30 +94,6 @@ class InterpolationStudy(Frozen):
     device: str
 
 
-@dataclass(frozen=True)
-class Task:
-    """What to interpolate.
-
-    gamma    a number, "median" (two over the median squared distance of training points; for
-             laplace one over its root) or "median:FACTOR"
-    labels   corruptions of the labels: true, partial:P, random
-    """
-
-    features: str = "raw"
-    kernel: str = "gaussian"
-    gamma: str = "median"
-    degree: int = 3
-    labels: tuple[str, ...] = ("true",)
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", tuple(self.labels))
-        if not self.labels or len(set(self.labels)) != len(self.labels):
-            raise BadInput(f"labels: name at least one labeling, each once; got {self.labels}")
-        for spec in self.labels:
-            _corruption_of(spec)
-
-
 def distinct_examples(dataset: Dataset) -> tuple[Dataset, int]:
     """The data set without training inputs that repeat an earlier one, and how many were left out.
 
@@ -134,36 +109,35 @@ def distinct_examples(dataset: Dataset) -> tuple[Dataset, int]:
 
 def run_study(
     dataset: Dataset,
-    task: Task,
+    settings: InterpolateSettings,
     *,
     device: torch.device | str = "cpu",
-    method: Method = "auto",
-    precision: Precision = "auto",
-    memory: int | None = None,
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> tuple[InterpolationStudy, Interpolant]:
     """Make the features, interpolate all labelings at once, count test errors."""
     start = time.perf_counter()
-    drawn = {name: corrupt(dataset, _corruption_of(name), seed=task.seed) for name in task.labels}
+    corruptions = corruptions_of(settings.labelings).items()
+    drawn = {name: corrupt(dataset, spec, seed=settings.seed) for name, spec in corruptions}
     labels = {name: made.train.labels.numpy() for name, made in drawn.items()}
     values = {name: one_hot(entry, dataset.train.classes) for name, entry in labels.items()}
     test = dataset.test
-    kind, filters = parse_features(task.features)
-    seed = derived_seed(task.seed, "features")
-    how: dict[str, Any] = {"precision": precision, "memory": memory, "progress": progress}
+    kind, filters = parse_features(settings.features)
+    seed = derived_seed(settings.seed, "features")
+    how: dict[str, Any] = {"precision": settings.precision, "progress": progress}
+    how["memory"] = settings.memory_bytes
     if kind == "patches" and filters is not None and filters > MOST_FILTERS:
         target = torch.device(device)
         features, coordinates, median = _many_patches(dataset, filters, seed, target, progress)
-        kernel = chosen_kernel(task, median)
+        kernel = chosen_kernel(settings, median)
         function = interpolate_distances(features.train, values, kernel=kernel, **how)
     else:
         seen = (dataset.train.inputs, None if test is None else test.inputs)
-        features = features_of(task.features, *seen, seed=seed, device=device)
+        features = features_of(settings.features, *seen, seed=seed, device=device)
         coordinates = features.train.shape[1]
         median = median_squared_distance(features.train, seed=seed)
-        kernel = chosen_kernel(task, median)
-        how |= {"device": device, "method": method, "folder": folder}
+        kernel = chosen_kernel(settings, median)
+        how |= {"device": device, "method": settings.method, "folder": folder}
         function = interpolate(features.train, values, kernel=kernel, **how)
     errors: dict[str, int] = {}
     if test is not None and features.test is not None:
@@ -198,25 +172,25 @@ def run_study(
         smallest_pivot=None if function.pivots is None else function.pivots.smallest,
         peak_memory_bytes=function.plan.peak_bytes,
         seconds=time.perf_counter() - start,
-        seed=task.seed,
+        seed=settings.seed,
         device=str(device),
     ), function
 
 
-def chosen_kernel(task: Task, median: float) -> Kernel:
+def chosen_kernel(settings: InterpolateSettings, median: float) -> Kernel:
     """The kernel with its numbers; the median distance of the points sets the width if asked."""
-    if task.kernel == "polynomial":
-        return kernel_of("polynomial", degree=task.degree)
-    if task.kernel == "linear":
+    if settings.kernel == "polynomial":
+        return kernel_of("polynomial", degree=settings.degree)
+    if settings.kernel == "linear":
         return kernel_of("linear")
-    by_median = re.fullmatch(r"median(?::([0-9.eE+-]+))?", task.gamma)
+    by_median = re.fullmatch(r"median(?::([0-9.eE+-]+))?", settings.gamma)
     if by_median is None:
-        return kernel_of(task.kernel, gamma=_number(task.gamma))
+        return kernel_of(settings.kernel, gamma=_number(settings.gamma))
     if median <= 0:
         raise BadInput("half of all pairs of points are equal: the median cannot set gamma")
-    gaussian = task.kernel == "gaussian"
+    gaussian = settings.kernel == "gaussian"
     factor = _number(by_median[1] or ("2" if gaussian else "1"))
-    return kernel_of(task.kernel, gamma=factor / (median if gaussian else math.sqrt(median)))
+    return kernel_of(settings.kernel, gamma=factor / (median if gaussian else math.sqrt(median)))
 
 
 def _many_patches(
@@ -246,15 +220,17 @@ def _many_patches(
     return Features(among, across if len(across) else None, description, 0), counted, median
 
 
-def _corruption_of(spec: str) -> str:
-    if spec == "random":
-        return "random-labels"
-    if spec == "true" or re.fullmatch(r"partial:(0(\.\d+)?|1(\.0+)?|\.\d+)", spec):
-        return spec
-    raise BadInput(
-        f"there is no labeling {spec!r}; there are true, random, and partial:P with P between 0 "
-        "and 1, such as partial:0.5"
-    )
+def corruptions_of(labels: Sequence[str]) -> dict[str, str]:
+    """What each labeling does to the labels, by its name: true, partial:P, random."""
+    if not labels or len(set(labels)) != len(labels):
+        raise BadInput(f"labels: name at least one labeling, each once; got {labels}")
+    for spec in labels:
+        if not re.fullmatch(r"true|random|partial:(0(\.\d+)?|1(\.0+)?|\.\d+)", spec):
+            raise BadInput(
+                f"there is no labeling {spec!r}; there are true, random, and partial:P with P "
+                "between 0 and 1, such as partial:0.5"
+            )
+    return {spec: "random-labels" if spec == "random" else spec for spec in labels}
 
 
 def _number(text: str) -> float:
@@ -292,7 +268,7 @@ def planned(settings: InterpolateSettings, at: Context) -> tuple[Dataset, Plan]:
         return dataset, make_plan(
             len(dataset.train),
             coordinates,
-            dataset.train.classes * len(settings.task.labels),
+            dataset.train.classes * len(settings.labelings),
             device=torch.device(at.device),
             method=settings.method,
             precision=settings.precision,
@@ -308,11 +284,8 @@ def interpolated(settings: InterpolateSettings, at: Context, path: Path) -> dict
     with _remedied():
         study, function = run_study(
             dataset,
-            settings.task,
+            settings,
             device=at.device,
-            method=settings.method,
-            precision=settings.precision,
-            memory=settings.memory_bytes,
             folder=at.folder if plan.seconds > _LONG or plan.place == "disk" else None,
             progress=at.progress,
         )

@@ -18,7 +18,13 @@ from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang.linear import Bad, BadResult, BadSettings
 from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-from nonvacuous.studies.interpolation import InterpolationStudy, Task, distinct_examples, run_study
+from nonvacuous.studies.interpolate import InterpolateSettings
+from nonvacuous.studies.interpolation import (
+    InterpolationStudy,
+    corruptions_of,
+    distinct_examples,
+    run_study,
+)
 from nonvacuous.studies.interpolation_page import percent
 from nonvacuous.study.settings import Frozen, at_most, chosen
 from nonvacuous.study.study import Context, Finished, Study
@@ -76,7 +82,7 @@ class KernelsSettings(BadSettings):
             names = [case.name for case in self.cases]
             raise BadInput(f"cases: name at least one, each once; got {names}")
         object.__setattr__(self, "cases", tuple(chosen(listed, self.only, "case").values()))
-        Task(labels=self.labels)
+        corruptions_of(self.labels)
         return self
 
     @classmethod
@@ -135,9 +141,10 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
             return cell.bad.judged(at, cell.seed)
         dataset, _ = distinct_examples(at.dataset(case.data))
         train = at_most(dataset.train, cell.examples)
+        own = {name: getattr(case, name) for name in ("data", "features", "gamma")}
         study, _ = run_study(
             Dataset(train, dataset.test),
-            Task(features=case.features, gamma=case.gamma, labels=cell.labels, seed=cell.seed),
+            InterpolateSettings.of({**own, "labels": ",".join(cell.labels), "seed": cell.seed}),
             device=at.device,
             folder=at.folder / "factor" if len(train) > _LARGE else None,
             progress=at.progress,

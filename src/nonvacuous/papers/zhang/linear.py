@@ -26,7 +26,8 @@ from nonvacuous.interpolation.perfect_fits import (
 )
 from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
-from nonvacuous.studies.interpolation import Task, chosen_kernel, distinct_examples
+from nonvacuous.studies.interpolate import InterpolateSettings
+from nonvacuous.studies.interpolation import chosen_kernel, distinct_examples
 from nonvacuous.studies.interpolation_page import percent
 from nonvacuous.study.settings import CellRecord, Frozen, StudySettings, at_most
 from nonvacuous.study.study import Context, Finished, Study
@@ -45,12 +46,13 @@ class Bad(Frozen):
         if dataset.test is None:
             raise BadInput(f"{dataset.train.name} has no test set, which this comparison needs")
         train, test = at_most(dataset.train, self.examples), at_most(dataset.test, self.test)
+        settings = InterpolateSettings.of({"data": self.data, "gamma": self.gamma})
         judged = compare_interpolants(
             train.inputs,
             train.labels.numpy(),
             test.inputs,
             test.labels.numpy(),
-            kernel=chosen_kernel(Task(gamma=self.gamma), median_squared_distance(train.inputs)),
+            kernel=chosen_kernel(settings, median_squared_distance(train.inputs)),
             classes=train.classes,
             seed=seed,
         )
