@@ -122,7 +122,8 @@ def test_any_set_of_rows_can_be_written_down(numbers):
 )
 def test_judgments(number, train, test, fits, agrees, chance):
     row = row_result(number, train, test)
-    assert (row.fits, row.test_agrees, row.at_chance) == (fits, agrees, chance)
+    judged = row.judged
+    assert (judged["fits"], judged["test_agrees"], judged["at_chance"]) == (fits, agrees, chance)
 
 
 def test_the_page_of_the_table(tmp_path):

@@ -46,37 +46,30 @@ class RowResult:
     result: CellResult
 
     @property
-    def fits(self) -> bool | None:
-        """Whether the training labels are fitted where the paper's network fits them."""
-        fitted = self.printed.train is not None and self.printed.train >= FIT
-        return self.result.train_accuracy >= FIT if fitted else None
+    def judged(self) -> dict[str, Any]:
+        """What is reproduced; None where the paper says nothing of the same network and data.
 
-    @property
-    def test_difference(self) -> float | None:
-        """Our test accuracy minus the published one, in points."""
-        return None if self.printed.test is None else self.result.test_accuracy - self.printed.test
-
-    @property
-    def test_agrees(self) -> bool | None:
-        """Within the tolerance of the published test accuracy."""
-        gap = self.test_difference
-        return None if gap is None else abs(gap) <= TEST_TOLERANCE
-
-    @property
-    def at_chance(self) -> bool | None:
-        """For the paper's random labels: whether the test accuracy is that of guessing."""
-        if self.printed.test is None or self.printed.cell.corruption != "random-labels":
-            return None
-        return abs(self.result.test_accuracy - GUESSING) <= CHANCE_TOLERANCE
+        fits, test_agrees, at_chance   whether labels are fitted where the paper fits them, test
+                                       accuracies are near, and random labels at guessing
+        test_difference                our test accuracy minus the published one, in points
+        """
+        train, test, ours = self.printed.train, self.printed.test, self.result
+        gap = None if test is None else ours.test_accuracy - test
+        random = test is not None and self.printed.cell.corruption == "random-labels"
+        return {
+            "fits": ours.train_accuracy >= FIT if (train or 0.0) >= FIT else None,
+            "test_difference": gap,
+            "test_agrees": None if gap is None else abs(gap) <= TEST_TOLERANCE,
+            "at_chance": abs(ours.test_accuracy - GUESSING) <= CHANCE_TOLERANCE if random else None,
+        }
 
     def to_dict(self) -> dict[str, Any]:
         train, test = self.printed.train, self.printed.test
-        judged = ("fits", "test_difference", "test_agrees", "at_chance")
         return {
             "number": self.printed.number,
             **self.result.to_dict(),
             "published": None if test is None else {"train": train, "test": test},
-            **{name: getattr(self, name) for name in judged},
+            **self.judged,
         }
 
 
@@ -92,7 +85,7 @@ class TableResult:
     def summary(self) -> dict[str, Any]:
         counts = {}
         for name in ("fits", "test_agrees", "at_chance"):
-            known = [value for row in self.rows if (value := getattr(row, name)) is not None]
+            known = [value for row in self.rows if (value := row.judged[name]) is not None]
             counts[name] = {"yes": sum(known), "of": len(known)}
         seconds = sum(timing.seconds for timing in self.timings)
         return {"rows": len(self.rows), **counts, "seconds": seconds}
@@ -175,7 +168,7 @@ def table(result: TableResult) -> Table:
             percent(row.printed.train),
             percent(row.result.test_accuracy),
             percent(row.printed.test),
-            or_dash(row.test_difference, "+.2f"),
+            or_dash(row.judged["test_difference"], "+.2f"),
         )
         for row in result.rows
     )
@@ -192,7 +185,7 @@ def verdict(result: TableResult) -> str:
     ):
         count = result.summary[name]
         if count["of"]:
-            missed = [str(one.printed.number) for one in result.rows if getattr(one, name) is False]
+            missed = [str(one.printed.number) for one in result.rows if one.judged[name] is False]
             ending = f" (not: {', '.join(missed)})" if missed else ""
             parts.append(f"{words}: {count['yes']} of {count['of']}{ending}")
     text = "; ".join(parts)
