@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 from nonvacuous.cli.study_command import command_of
-from nonvacuous.papers import REPRODUCTIONS, study_of
+from nonvacuous.papers import REPRODUCTIONS
 from nonvacuous.study.running import run_study
 
 GOLDEN = Path(__file__).with_name("studies.json")
@@ -117,9 +118,9 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def found(name: str, folder: Path) -> dict[str, Any]:
     """What is compared: the result, and what page and terminal are made of."""
-    study = study_of(name)
+    study = import_module(f"nonvacuous.papers.{REPRODUCTIONS[name].module}").STUDY
     kind = study.settings
-    settings = kind.of(CASES[name]) if name in CASES else kind.quick()  # type: ignore[attr-defined]
+    settings = kind.of(CASES[name]) if name in CASES else kind.quick()
     result = run_study(study, settings, folder / name)
     page = study.page(result, "command")
     return {

@@ -24,7 +24,7 @@ from nonvacuous.cli.narration import Narration, working
 from nonvacuous.cli.output import result_console, say, write_error, write_json, write_next
 from nonvacuous.cli.sweep import Where
 from nonvacuous.errors import FolderBusy, FolderTaken
-from nonvacuous.papers import REPRODUCTIONS, study_of
+from nonvacuous.papers import REPRODUCTIONS
 from nonvacuous.progress import Progress
 from nonvacuous.rules.attempts import FILE_NAME
 from nonvacuous.studies import STUDIES
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Callable[..., int]:
     if known in STUDIES:
         return command_of(import_module(f"nonvacuous.studies.{STUDIES[known][0]}").STUDY)
     if known in REPRODUCTIONS:
-        return command_of(study_of(known))
+        return command_of(import_module(f"nonvacuous.papers.{REPRODUCTIONS[known].module}").STUDY)
     raise AttributeError(name)
 
 

@@ -3,13 +3,7 @@
 One folder, or one module, for each paper. To add a reproduction, write its study and name it here.
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from nonvacuous.study.study import Study
+from typing import NamedTuple
 
 
 class Reproduction(NamedTuple):
@@ -71,10 +65,3 @@ REPRODUCTIONS = {
         "perfect fit SGD finds.",
     ),
 }
-
-
-def study_of(name: str) -> Study[Any, Any]:
-    """The study behind a name of the table."""
-    module = importlib.import_module(f"nonvacuous.papers.{REPRODUCTIONS[name].module}")
-    study: Study[Any, Any] = module.STUDY
-    return study
