@@ -125,7 +125,7 @@ def found(name: str, folder: Path) -> dict[str, Any]:
     page = study.page(result, "command")
     return {
         "result": dict(leaves(json.loads(json.dumps(study.record(result))))),
-        "page": [] if page is None else [section.heading for section in page.sections],
+        "page": [section.heading for section in page.sections],
         "tables": [list(table.headings) for table in study.tables(result)],
         "files": sorted(study.files(result, page)),
         "flags": sorted(command_of(study).__signature__.parameters),  # type: ignore[attr-defined]

@@ -135,7 +135,7 @@ class Randomize(SingleStudy[RandomizeSettings]):
         drawn = {"model": cell.model, "data": cell.data, "dir": where}
         return Single(record=result.to_dict(), drawn=drawn)
 
-    def files(self, result: Single, page: StudyPage | None) -> Mapping[str, str]:
+    def files(self, result: Single, page: StudyPage) -> Mapping[str, str]:
         from nonvacuous.studies.randomization_page import drawn_of
 
         return {f"figures/{name}.svg": svg for name, svg in drawn_of(result).items()}

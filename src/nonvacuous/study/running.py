@@ -95,8 +95,7 @@ def write_pages(
     for name, text in study.files(result, page).items():
         paths[name] = target / name
         write_atomically(paths[name], text)
-    if page is not None:
-        paths[PAGE] = write_study(page, target / PAGE)
+    paths[PAGE] = write_study(page, target / PAGE)
     return paths
 
 

@@ -162,9 +162,9 @@ class Study(ABC, Generic[Settings, Result]):
     def result(self, settings: Settings, finished: Finished, at: Context) -> Result:
         """What the finished cells of the folder amount to."""
 
-    def page(self, result: Result, command: str) -> StudyPage | None:
-        """The page, if there is one; ``command`` gives it again."""
-        page: StudyPage | None = import_module(self.pages).page(result, command)
+    def page(self, result: Result, command: str) -> StudyPage:
+        """The page; ``command`` gives it again."""
+        page: StudyPage = import_module(self.pages).page(result, command)
         return page
 
     def tables(self, result: Result) -> Sequence[Table]:
@@ -205,9 +205,9 @@ class Study(ABC, Generic[Settings, Result]):
     def record(self, result: Result) -> Mapping[str, Any]:
         return result.to_dict()  # type: ignore[attr-defined, no-any-return]
 
-    def files(self, result: Result, page: StudyPage | None) -> Mapping[str, str]:
+    def files(self, result: Result, page: StudyPage) -> Mapping[str, str]:
         """Texts to be written beside results.json and report.html: the page as Markdown."""
-        return {} if page is None else {"table.md": html.page("study.md.jinja", page=page)}
+        return {"table.md": html.page("study.md.jinja", page=page)}
 
     def next_command(self, result: Result, folder: Path | None) -> str | Mapping[str, str | None]:
         """What makes sense after this: a command, or other flags for the same one.
@@ -297,5 +297,5 @@ class SingleStudy(Study[OneCell, Single]):
     def show(self, result: Single, console: Console) -> None:
         import_module(self.pages).write_text(result, console)
 
-    def files(self, result: Single, page: StudyPage | None) -> Mapping[str, str]:
+    def files(self, result: Single, page: StudyPage) -> Mapping[str, str]:
         return {}

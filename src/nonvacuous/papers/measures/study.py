@@ -317,7 +317,7 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
         count = len(settings.networks())
         return f"{count:,} networks on {settings.data}, seed {settings.seed}"
 
-    def files(self, result: StudyResult, page: StudyPage | None) -> Mapping[str, str]:
+    def files(self, result: StudyResult, page: StudyPage) -> Mapping[str, str]:
         lines = "".join(f"{entry.model_dump_json()}\n" for entry in result.records)
         return {**super().files(result, page), "networks.jsonl": lines}
 

@@ -293,8 +293,7 @@ class Figure1(Study[RescalingSettings, FigureResult]):
     def title(self, settings: RescalingSettings) -> str:
         return f"{len(settings.networks)} networks on {settings.data}, seed {settings.seed}"
 
-    def files(self, result: FigureResult, page: StudyPage | None) -> Mapping[str, str]:
-        assert page is not None
+    def files(self, result: FigureResult, page: StudyPage) -> Mapping[str, str]:
         return {**super().files(result, page), "figure.svg": page.sections[0].figures[0].svg}
 
     def next_command(self, result: FigureResult, folder: Path | None) -> str:

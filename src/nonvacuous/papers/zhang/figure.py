@@ -299,8 +299,7 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
             classes=at.dataset(settings.data).train.classes,
         )
 
-    def files(self, result: FigureResult, page: StudyPage | None) -> Mapping[str, str]:
-        assert page is not None
+    def files(self, result: FigureResult, page: StudyPage) -> Mapping[str, str]:
         drawn = [figure.svg for section in page.sections for figure in section.figures]
         named = {f"figure-1{panel}.svg": svg for panel, svg in zip("cba", drawn, strict=True)}
         return {**super().files(result, page), **named}

@@ -126,10 +126,9 @@ class NetworksStudy(Study[Settings, Result]):
         groups = sorted(finished, key=lambda group: str(group.cell.key))
         return tuple(group.result.timing for group in groups)
 
-    def page(self, result: Result, command: str) -> StudyPage | None:
+    def page(self, result: Result, command: str) -> StudyPage:
         """With what all of them say: how long it took, and how networks were trained."""
         page, shown = super().page(result, command), cast(Any, result)
-        assert page is not None
         seconds = f"{sum(timing.seconds for timing in shown.timings):.0f} seconds"
         times = Section.of("How long did it take?", self.about_time, time_table(shown.timings))
         return replace(
