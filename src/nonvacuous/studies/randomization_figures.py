@@ -31,12 +31,8 @@ def figures(study: Study) -> dict[str, str]:
 
 def learning_curves(study: Study) -> str | None:
     """Figure 1a: the training error after every epoch, in conditions from true to noise."""
-
-    def share(point: CurvePoint, outcome: Outcome) -> float:
-        return 100 * point.train_errors / outcome.train_examples
-
     series = [
-        _mean_curve(entry, entry.name, share)
+        _mean_curve(entry, entry.name, lambda p, o: 100 * p.train_errors / o.train_examples)
         for entry in study.conditions
         if entry.name in _CURVES and all(outcome.curve for outcome in entry.outcomes)
     ]
@@ -87,20 +83,13 @@ def clean_and_corrupted(study: Study) -> str | None:
     if entry is None:
         return None
     shares: dict[str, Callable[[CurvePoint, Outcome], float]] = {
-        "labels kept": lambda point, outcome: (
-            (point.clean_errors or 0) / (outcome.train_examples - _redrawn(outcome))
-        ),
-        "labels redrawn": lambda point, outcome: (point.corrupted_errors or 0) / _redrawn(outcome),
-        "test, true labels": lambda point, outcome: (
-            (point.test_errors or 0) / outcome.test_examples
-        ),
+        "labels kept": lambda p, o: (p.clean_errors or 0) / (o.train_examples - _redrawn(o)),
+        "labels redrawn": lambda p, o: (p.corrupted_errors or 0) / _redrawn(o),
+        "test, true labels": lambda p, o: (p.test_errors or 0) / o.test_examples,
     }
-    series = []
-    for label, share in shares.items():
-        wrong = _mean_curve(entry, label, share)
-        series.append(replace(wrong, y=[100 * (1 - error) for error in wrong.y]))
+    wrong = [_mean_curve(entry, label, share) for label, share in shares.items()]
     return lines(
-        series,
+        [replace(series, y=[100 * (1 - error) for error in series.y]) for series in wrong],
         title=f"Clean and corrupted examples ({entry.name})",
         x_label="epoch",
         y_label="right, %",
