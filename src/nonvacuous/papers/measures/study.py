@@ -238,16 +238,16 @@ def oriented(
         generator = np.random.default_rng(derived_seed(seed, "measures study", name))
         return generator.normal(size=len(records))
     entries = [record.measures.get(name, {"undefined": ""}) for record in records]
-    root = np.sqrt([float(record.hyperparameters["examples"]) for record in records])
+    examples = [record.hyperparameters["examples"] if per_root_n else 1 for record in records]
+    root: Numbers = np.sqrt(np.array(examples, dtype=float))
     if any("undefined" not in entry and entry["number"] is None for entry in entries):
         # Only zero has a number and no logarithm here.
-        logs = _column(entries, "log10", -np.inf)
-        return logs - np.log10(root) if per_root_n else logs
+        return _column(entries, "log10", -np.inf) - np.log10(root)
     values = _column(entries, "number", np.nan)
     if name in MEASURES and MEASURES[name].higher == "better":
         # A bound has 1 / (margin sqrt(n)) where another has norm / sqrt(n).
-        return -values * root if per_root_n else -values
-    return values / root if per_root_n else values
+        return -values * root
+    return values / root
 
 
 def knows_examples(name: str) -> bool:
