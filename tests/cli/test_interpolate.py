@@ -115,6 +115,7 @@ def test_a_run_without_test_data(place, invoke):
     assert record["labelings"][0]["test_errors"] is None
 
 
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -130,6 +131,7 @@ def test_a_run_without_test_data(place, invoke):
         (["--gamma", "-1"], exits.USAGE, "positive"),
         (["--gamma", "median:x"], exits.USAGE, "median:FACTOR"),
         (["--kernel", "polynomial", "--degree", "0"], exits.USAGE, "--degree"),
+        (["--kernel", "polynomial", "--degree", "9000"], exits.FAILED, "leaves the range"),
         (["--gamma", "1e-9"], exits.FAILED, "no ridge"),
         (["--kernel", "linear"], exits.FAILED, "at most 12 dimensions"),
         (["--features", "gabor"], exits.FAILED, "needs images"),

@@ -52,6 +52,7 @@ _REMEDIES: dict[str, dict[str, str | None]] = {
     "too many here": {"--method": "conjugate-gradient"},
     "spans at most": {"--kernel": "gaussian"},
     "precision float64": {"--precision": "float64"},
+    "leaves the range": {"--kernel": "gaussian"},
     "singular": {"--kernel": "laplace", "--gamma": "median"},
 }
 
@@ -139,6 +140,8 @@ def run_study(
         kernel = chosen_kernel(settings, median)
         how |= {"device": device, "method": settings.method, "folder": folder}
         function = interpolate(features.train, values, kernel=kernel, **how)
+    if not math.isfinite(function.residual):
+        raise BadInput(f"the kernel {kernel} leaves the range of numbers here; take a flatter one")
     errors: dict[str, int] = {}
     if test is not None and features.test is not None:
         errors = function.errors(features.test, test.labels.numpy(), progress=progress)

@@ -127,6 +127,11 @@ def test_sets_and_noise_are_nested() -> None:
     assert torch.allclose(halved.inputs[0, 0, 0, 0], material.inputs[0, 0, :2, :2].mean())
 
 
+def test_a_measure_that_is_not_there_is_refused_before_anything_is_trained() -> None:
+    with pytest.raises(BadInput, match=r"^--measures: there is no measure or family 'nroms'"):
+        study.STUDY.cells(TINY.changed(measures=("nroms",)), ())
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({"examples": (40, 5000)}, "asks for 5000"), ({"pool": 9}, "set pool = 1")],

@@ -49,3 +49,16 @@ def test_another_case_joins_those_that_are_done(tmp_path: Path) -> None:
     found = run_study(STUDY, more, tmp_path, surroundings=RESUME)
     assert [case.name for case, _ in found.studies] == ["raw", "gabor"]
     assert kept.items() <= stamps(tmp_path).items() and len(stamps(tmp_path)) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": ("random", "true")}, "^labels: true comes first"),
+        ({"bad_examples": 0}, "bad-examples must be greater than or equal to 1"),
+        ({"bad_test": -1}, "bad-test must be greater than or equal to 1"),
+    ],
+)
+def test_what_cannot_be_compared(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        SMALL.changed(**changes)

@@ -247,6 +247,12 @@ def test_levels_are_shares():
         FigureSettings.of({"levels": (0.0, 1.5)})
 
 
+def test_curves_are_of_a_network_that_there_is():
+    assert FigureSettings.quick().changed(only=("mlp-1x1200",)).curves_of == "mlp-1x1200"
+    with pytest.raises(BadInput, match=r"^curves-of: there is no network 'inceptoin'; there are"):
+        FigureSettings().changed(curves_of="inceptoin")
+
+
 # -- the regularizers -----------------------------------------------------------------------------
 
 
@@ -310,7 +316,7 @@ def test_regularizers_that_are_not_there():
         RegularizationSettings.of({"regularizers": ("noise",)})
     with pytest.raises(BadInput, match="labels: there is no 'false'; there are true, random"):
         RegularizationSettings.of({"labels": ("false",)})
-    with pytest.raises(BadInput, match="is not positive"):
+    with pytest.raises(BadInput, match=r"^decay-times: 0 is not positive"):
         RegularizationSettings.of({"decay_times": (0.0,)})
     nothing = RegularizationSettings(only=("alexnet",), regularizers=("full",))
     with pytest.raises(BadInput, match="full leave no network to train"):

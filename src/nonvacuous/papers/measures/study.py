@@ -1,9 +1,4 @@
-"""The study of measures: a grid of networks is trained, and each measure must predict their gaps.
-
-After Jiang, Neyshabur, Mobahi, Krishnan, Bengio: Fantastic generalization measures and where to
-find them (ICLR 2020), and Dziugaite et al.: In search of robust measures of generalization (NeurIPS
-2020).
-"""
+"""A grid of networks is trained to the same loss, and each measure must predict their gaps."""
 
 from __future__ import annotations
 
@@ -35,6 +30,7 @@ from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
+from nonvacuous.study.settings import under
 from nonvacuous.study.study import Context, Finished, Study
 
 #: Fewer networks than this cannot be judged by.
@@ -286,6 +282,8 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     then = "nonvacuous measures --help"
 
     def cells(self, settings: MeasuresSettings, finished: Finished) -> Sequence[MeasuresCell]:
+        with under("measures", "cheap"):
+            chosen(settings.measures or None)
         if not settings.train:
             return ()
         known = {record.key for entry in finished for record in entry.result.records}
@@ -295,8 +293,8 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
             return missing
         # A few networks of the grid, evenly spread; last, so that nothing else takes time then.
         every, count = settings.networks(), min(settings.alone, len(settings.networks()))
-        chosen = [every[(2 * number + 1) * len(every) // (2 * count)] for number in range(count)]
-        return [MeasuresCell.of(chosen, settings, alone=True)]
+        few = [every[(2 * number + 1) * len(every) // (2 * count)] for number in range(count)]
+        return [MeasuresCell.of(few, settings, alone=True)]
 
     def compute(self, cell: MeasuresCell, at: Context) -> GroupResult:
         if any(measure.is_bound for measure in chosen(cell.measures or None)):

@@ -82,7 +82,8 @@ class KernelsSettings(BadSettings):
             names = [case.name for case in self.cases]
             raise BadInput(f"cases: name at least one, each once; got {names}")
         object.__setattr__(self, "cases", tuple(chosen(listed, self.only, "case").values()))
-        corruptions_of(self.labels)
+        if next(iter(corruptions_of(self.labels))) != "true":
+            raise BadInput("labels: true comes first: what is published is about true labels")
         return self
 
     @classmethod

@@ -71,8 +71,8 @@ class BadSettings(StudySettings):
 
     bad_data: str = "mnist"
     """Where functions that fit and fail are shown."""
-    bad_examples: int = Field(default=3000, description="How many examples they fit.")
-    bad_test: int = Field(default=3000, description="How many examples they are tested on.")
+    bad_examples: int = Field(default=3000, ge=1, description="How many examples they fit.")
+    bad_test: int = Field(default=3000, ge=1, description="How many examples they are tested on.")
     bad_gamma: str = Field(default="0.02", description="The width of their kernel.")
 
     @property

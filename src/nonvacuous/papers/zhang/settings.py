@@ -225,7 +225,7 @@ class RegularizationSettings(ReusingSettings):
                     raise BadInput(f"{field}: there is no {name!r}; there are {', '.join(names)}")
         for times in self.decay_times:
             if times <= 0:
-                raise BadInput(f"decay_times: {times:g} is not positive; give factors such as 2 4")
+                raise BadInput(f"decay-times: {times:g} is not positive; give factors such as 2 4")
         return self
 
 
@@ -253,6 +253,11 @@ class FigureSettings(ReusingSettings):
         if levels[0] < 0 or levels[-1] > 1:
             raise BadInput(f"levels: {levels} are not shares of labels between 0 and 1")
         object.__setattr__(self, "levels", levels)
+        known = {**_recipes(), **self.networks}
+        if self.curves_of not in known:
+            raise BadInput(
+                f"curves-of: there is no network {self.curves_of!r}; there are {', '.join(known)}"
+            )
         object.__setattr__(self, "networks", chosen(self.networks, self.only, "network"))
         if self.curves_of not in self.networks:
             object.__setattr__(self, "curves_of", next(iter(self.networks)))
