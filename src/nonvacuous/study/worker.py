@@ -236,16 +236,10 @@ def _surroundings(task: Task) -> Iterator[None]:
     changes = {name: value for name, value in task.variables.items() if name not in os.environ}
     if task.hide_gpus:
         changes["CUDA_VISIBLE_DEVICES"] = ""
-    before = os.getcwd()
     # On another machine of a cluster the folder may not exist; absolute paths work all the same.
-    with contextlib.suppress(OSError):
-        os.chdir(task.here)
-    try:
-        with environment(changes):
-            yield
-    finally:
-        with contextlib.suppress(OSError):
-            os.chdir(before)
+    there = contextlib.chdir(task.here) if os.path.isdir(task.here) else contextlib.nullcontext()
+    with there, environment(changes):
+        yield
 
 
 @contextlib.contextmanager
