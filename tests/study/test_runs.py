@@ -47,6 +47,8 @@ def make(root: Path) -> None:
     (root / "other").mkdir()
     (root / "other/result.json").write_text('{"format": "theirs"}')
     (root / "other/config.toml").write_text("a = 1")
+    (root / "odd").mkdir()
+    (root / "odd/result.json").write_text(json.dumps({**result, "result": ["no", "names"]}))
 
 
 def test_every_kind_of_run_is_found(tmp_path: Path) -> None:
@@ -198,6 +200,9 @@ class TestSql:
     def test_names_that_capitals_alone_tell_apart(self, ask: Any) -> None:
         with pytest.raises(BadInput, match=r"capitals do not count\) are lr, LR"):
             ask([{"lr": 0.1, "LR": 1}], "select * from runs")
+
+    def test_a_column_without_a_name(self, ask: Any) -> None:
+        assert ask([{"a": 1, "": 2}], "select * from runs") == [{"a": 1}]
 
     def test_names_that_are_no_unicode(self, ask: Any) -> None:
         rows = [{"name": '\udcff, \u00e9 \0 "q"', "a": 1}, {"name": "plain", "a": 2}]

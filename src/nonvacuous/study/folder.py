@@ -46,8 +46,8 @@ def _is_whole(record: dict[str, Any]) -> bool:
             isinstance(cells, list) and all(isinstance(c, dict) and _is_cell(c) for c in cells)
         )
     failed = record.get("state") == "failed" and isinstance(record.get("error"), dict)
-    ended = failed or record.get("state") == "done"
-    return record.get("format") == FORMAT and _is_cell(record) and ended
+    done = record.get("state") == "done" and isinstance(record.get("result"), dict | None)
+    return record.get("format") == FORMAT and _is_cell(record) and (failed or done)
 
 
 def _is_cell(record: dict[str, Any]) -> bool:

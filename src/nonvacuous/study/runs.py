@@ -285,7 +285,8 @@ def query(rows: Sequence[Mapping[str, Any]], sql: str) -> list[dict[str, Any]]:
             "--sql needs the package duckdb. Install it with pip install 'nonvacuous[sql]', or "
             "choose with --where and --sort, which need nothing."
         ) from error
-    names = columns_of(rows) or ["name"]
+    # A column without a name cannot be asked for.
+    names = list(filter(None, columns_of(rows))) or ["name"]
     types = {name: _type([row.get(name) for row in rows]) for name in names}
     table = [{name: _value(row.get(name), types[name]) for name in names} for row in rows]
     with duckdb.connect(":memory:") as database:
