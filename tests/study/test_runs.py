@@ -48,6 +48,7 @@ def make(root: Path) -> None:
     (root / "other/result.json").write_text('{"format": "theirs"}')
     (root / "other/config.toml").write_text("a = 1")
     (root / "odd").mkdir()
+    (root / "odd/sweep.json").write_text(json.dumps({**record, "cells": [{"settings": {}}]}))
     (root / "odd/result.json").write_text(json.dumps({**result, "result": ["no", "names"]}))
 
 

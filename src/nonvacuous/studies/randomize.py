@@ -12,7 +12,7 @@ from pydantic import Field
 
 from nonvacuous.errors import BadInput
 from nonvacuous.report.study import StudyPage
-from nonvacuous.study.settings import DataSettings, default_folder
+from nonvacuous.study.settings import DataSettings, default_folder, under
 from nonvacuous.study.study import Context, Single, SingleStudy
 
 if TYPE_CHECKING:
@@ -77,10 +77,8 @@ class RandomizeSettings(DataSettings):
         from nonvacuous.randomization.settings import DEFAULT_CONDITIONS, StudySettings
 
         own = {name: value for name, value in self if name not in _HERE}
-        try:
+        with under("conditions"):
             return StudySettings(conditions=self.conditions or DEFAULT_CONDITIONS, **own)
-        except BadInput as error:
-            raise BadInput(f"--conditions: {error}") from error
 
 
 class Randomize(SingleStudy[RandomizeSettings]):

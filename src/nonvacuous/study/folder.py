@@ -43,7 +43,8 @@ def _is_whole(record: dict[str, Any]) -> bool:
     if record.get("format") == SWEEP_FORMAT:
         cells = record.get("cells")
         return isinstance(record.get("run"), str) and (
-            isinstance(cells, list) and all(isinstance(c, dict) and _is_cell(c) for c in cells)
+            isinstance(cells, list)
+            and all(isinstance(c, dict) and "name" in c and _is_cell(c) for c in cells)
         )
     failed = record.get("state") == "failed" and isinstance(record.get("error"), dict)
     done = record.get("state") == "done" and isinstance(record.get("result"), dict | None)
@@ -58,7 +59,7 @@ def _is_cell(record: dict[str, Any]) -> bool:
         and name == os.path.basename(name)
         and name not in ("", ".", "..")
         and isinstance(record.get("settings"), dict)
-        and isinstance(record.get("seed"), int | None)
+        and isinstance(record.get("seed", "missing"), int | None)
     )
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from nonvacuous import errors
 from nonvacuous.claims import SETTINGS as RECORD
 from nonvacuous.claims import Record, claim_folder, own_folder, write_record
@@ -79,8 +81,13 @@ def finished_cells(study: Study[Any, Any], folder: str | Path) -> tuple[Finished
         run = target / CELLS / entry["name"]
         ended = read_record(run / RESULT)
         if ended is not None:
-            cell = study.cell_of(entry["settings"], entry["seed"])
-            cells.append(FinishedCell(cell, study.read(ended["result"]), run))
+            try:
+                cell = study.cell_of(entry["settings"], entry["seed"])
+                cells.append(FinishedCell(cell, study.read(ended["result"]), run))
+            except ValidationError as error:
+                raise BadInput(
+                    f"{run} holds no result of {study.name}; name another folder"
+                ) from error
     return tuple(cells)
 
 

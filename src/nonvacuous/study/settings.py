@@ -115,12 +115,13 @@ class DataSettings(StudySettings):
 
 
 @contextmanager
-def under(flag: str, remedy: str) -> Iterator[None]:
+def under(flag: str, remedy: str | None = None) -> Iterator[None]:
     """Within this block, what is wrong is wrong with a flag; ``remedy`` is a value that is not."""
     try:
         yield
     except BadInput as error:
-        raise BadInput(f"--{flag}: {error}", instead={f"--{flag}": remedy}) from error
+        instead = error.instead if remedy is None else {f"--{flag}": remedy}
+        raise BadInput(f"--{flag}: {error}", instead=instead) from error
 
 
 def first_examples(train: Examples, count: int | None) -> Examples:

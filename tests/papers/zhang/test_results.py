@@ -311,6 +311,18 @@ def test_some_labels_and_strengths_only():
     assert {(c.corruption, c.decay_times) for c in cells} == {("random-labels", 8.0)}
 
 
+def test_a_folder_of_something_else_is_no_table(tmp_path):
+    (tmp_path / "cells/x").mkdir(parents=True)
+    cell = {"name": "x", "settings": {}, "seed": 0, "format": "nonvacuous-cell/1"}
+    sweep = {"format": "nonvacuous-sweep/1", "run": "m:f", "cells": [cell]}
+    (tmp_path / "sweep.json").write_text(json.dumps(sweep))
+    ended = {**cell, "state": "done", "result": {}}
+    (tmp_path / "cells/x/result.json").write_text(json.dumps(ended))
+    settings = RegularizationSettings.quick().changed(table=tmp_path)
+    with pytest.raises(BadInput, match=r"^--table: .*x holds no result of zhang-regularization"):
+        zhang_regularization.STUDY.cells(settings, ())
+
+
 def test_regularizers_that_are_not_there():
     with pytest.raises(BadInput, match="there is no 'noise'; there are none, decay"):
         RegularizationSettings.of({"regularizers": ("noise",)})

@@ -33,7 +33,7 @@ from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.report.study import Section, StudyPage, Table, or_dash
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.running import finished_cells
-from nonvacuous.study.settings import at_most
+from nonvacuous.study.settings import at_most, under
 from nonvacuous.study.study import Context, Finished, Study
 from nonvacuous.training.many import train_many
 from nonvacuous.training.many_jobs import Job, JobResult, ManyResult, ManySettings
@@ -109,9 +109,10 @@ class NetworksStudy(Study[Settings, Result]):
         """The networks in the folder, and in the table's, that are trained as the settings say."""
         table = getattr(settings, "table", None)
         if table is not None:
-            others = finished_cells(self, table)
-            if not others:
-                raise BadInput(f"table: {table} holds no table")
+            with under("table"):
+                others = finished_cells(self, table)
+                if not others:
+                    raise BadInput(f"{table} holds no table")
             finished = (*others, *finished)
         return {
             result.cell: result
