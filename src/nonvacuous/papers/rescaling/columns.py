@@ -183,15 +183,13 @@ class Accounts:
         assert risk.errors is not None
         upper = sampling(errors=risk.errors, trials=risk.trials, failure=failure * _SAMPLING_SHARE)
         shared = Accounting(upper, len(self.examples), failure * (1.0 - _SAMPLING_SHARE))
-        return tuple(
-            Column(
-                name=column.name,
-                kl_nats=column.kl_nats,
-                charge_nats=column.charge_nats,
-                **shared.bounds(column.kl_nats, column.charge_nats),
-            )
-            for column in self._accounted(DiagonalGaussian.around(self.trained, scale=scale))
-        )
+
+        def column(way: Accounted) -> Column:
+            nats = {"kl_nats": way.kl_nats, "charge_nats": way.charge_nats}
+            return Column(name=way.name, **nats, **shared.bounds(**nats))
+
+        ways = self._accounted(DiagonalGaussian.around(self.trained, scale=scale))
+        return tuple(map(column, ways))
 
     def at_every(
         self, scales: Collection[float], tell: Progress

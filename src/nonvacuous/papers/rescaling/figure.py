@@ -155,14 +155,13 @@ class _Work:
         assert certificate.empirical.errors is not None
         tensors = total_nats(complexity.terms)
         inputs = {**certificate.bound.inputs, "kl_nats": tensors}
+        bound = certificate.bound.model_copy(update={"inputs": inputs})
         twin = certificate.held_out_twin
         tested = next(iter(errors_on_test(certificate)), None)
         return OurSetting(
             risk_upper=certificate.risk_upper,
             kl_nats=complexity.kl_nats,
-            tensor_risk_upper=recompute_bound(
-                certificate.bound.model_copy(update={"inputs": inputs})
-            ),
+            tensor_risk_upper=recompute_bound(bound),
             tensor_kl_nats=tensors,
             empirical_errors=certificate.empirical.errors,
             trials=certificate.empirical.trials,
@@ -170,7 +169,7 @@ class _Work:
             is_vacuous=certificate.is_vacuous,
             posterior=posterior.description,
             held_out_twin=None if twin is None else twin.risk_upper,
-            test_error=tested.rate if tested is not None else None,
+            test_error=None if tested is None else tested.rate,
             certificate=f"{CELLS}/{self.at.folder.name}/certificate",
         )
 
