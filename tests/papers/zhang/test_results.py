@@ -404,6 +404,7 @@ def test_settings_from_files(tmp_path):
         ("speed = 3", "there is no setting 'speed'"),
         ("[networks.alexnet]\nlayers = 3", "there is no setting 'networks.alexnet.layers'"),
         ("[networks.mine]\nepochs = 3", "networks.mine: a network needs a model"),
+        ("[networks.alexnet]\ntogether = 0", "networks.alexnet.together must be greater"),
         ("x =", "is not TOML"),
         ("[networks]", "name no network"),
     ):

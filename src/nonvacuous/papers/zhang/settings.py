@@ -44,7 +44,7 @@ class Recipe(Frozen):
     rate_decay: float = 0.95
     weight_decay: float = 0.0005
     precision: str = "bfloat16"
-    together: int = 8
+    together: int = Field(default=8, ge=1)
     measure_every: int = 3
     dropout: float = 0.5
     longer: tuple[Longer, ...] = ()
