@@ -212,15 +212,8 @@ def _conditions(study: Study, drawn: dict[str, str]) -> Section:
 
 def _guessing(study: Study) -> str:
     """What a guess does, and beside it the largest class where that does better."""
-    guess, largest = (
-        "" if error is None else f"{100 * error:.0f} %"
-        for error in (study.guessing, study.largest_class)
-    )
-    return (
-        guess
-        if largest in ("", guess)
-        else f"{guess}, always answering the largest class on {largest}"
-    )
+    guess, best = (f"{100 * error:.0f} %" for error in (study.guessing, _constant(study)))
+    return guess if best == guess else f"{guess}, always answering the largest class on {best}"
 
 
 def _how_fitted(entry: ConditionResult) -> str:
@@ -289,9 +282,8 @@ def _capacity(study: Study) -> Section:
     signs = study.rademacher
     if signs is not None:
         said = "says nothing: a gap is never above 1" if signs.is_vacuous else "a diagnosis only"
-        meaning = (
-            f"{plural(signs.sign_vectors, 'sign vector')}; 0 is guessing, 1 fits all. A lower bound"
-        )
+        vectors = plural(signs.sign_vectors, "sign vector")
+        meaning = f"{vectors}; 0 is guessing, 1 fits all. A lower bound"
         rows.append(("R̂, fit of random signs", signs.complexity.text(percent=False), meaning))
         rows.append(("gap that this R̂ allows", f"{signs.gap_bound:.2f}", said))
     return Section.of(
