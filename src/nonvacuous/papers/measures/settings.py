@@ -28,11 +28,6 @@ SHARED = ("width", "depth", "batch_size", "examples")
 _RANGES = {"learning_rate": {"above": 0.0}, "label_noise": {"least": 0.0, "below": 1.0 + 1e-12}}
 #: How the training of a network ends that is judged: at the stopping loss.
 REACHED = "loss"
-#: What may change between a run and its resumption: how trained networks are judged, not they.
-JUDGING = frozenset({
-    "draws", "information_draws", "beyond", "per_root_n", "alone", "alone_epochs", "together",
-    "train",
-})  # fmt: skip
 
 
 @dataclass(frozen=True)

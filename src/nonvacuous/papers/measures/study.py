@@ -18,7 +18,6 @@ from nonvacuous.measures.registry import MEASURES, chosen
 from nonvacuous.papers.measures.settings import (
     AXES,
     CHANCE,
-    JUDGING,
     GroupResult,
     MeasuresCell,
     MeasuresSettings,
@@ -277,7 +276,11 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     cell = MeasuresCell
     gives = GroupResult
     pages = "nonvacuous.papers.measures.page"
-    may_change = JUDGING
+    #: How trained networks are judged, not they.
+    may_change = frozenset({
+        "draws", "information_draws", "beyond", "per_root_n", "alone", "alone_epochs", "together",
+        "train",
+    })  # fmt: skip
     jobs = None
     then = "nonvacuous measures --help"
 

@@ -226,11 +226,9 @@ def verdict(result: KernelsResult) -> str:
             )
     if not compared:
         return "One set of features for each data set: norms of different features not compared."
-    end = (
-        "Here the smaller norm errs less throughout"
-        if always
-        else "The smaller norm does not win: across features it does not say which errs less"
-    )
+    end = "Here the smaller norm errs less throughout"
+    if not always:
+        end = "The smaller norm does not win: across features it does not say which errs less"
     return "; ".join(compared) + f". {end}."
 
 
