@@ -47,13 +47,12 @@ def conditions_of(
     Inputs are corrupted after the central crop and before whitening. Where only labels are, the
     images stay whole, so that training can crop them at random.
     """
-
-    def condition(corruption: str) -> Condition:
-        spoils_inputs = parse_corruption(corruption).corruption.what == "inputs"
+    conditions = {}
+    for name in dict.fromkeys(cell.corruption for cell in cells):
+        spoils_inputs = parse_corruption(name).corruption.what == "inputs"
         shown = cropped(dataset, crop) if spoils_inputs and crop is not None else dataset
-        return corrupted_condition(shown, corruption, seed=seed)
-
-    return {name: condition(name) for name in dict.fromkeys(cell.corruption for cell in cells)}
+        conditions[name] = corrupted_condition(shown, name, seed=seed)
+    return conditions
 
 
 Settings = TypeVar("Settings", bound=ZhangSettings)
