@@ -15,7 +15,7 @@ import pytest
 
 from nonvacuous.errors import BadInput
 from nonvacuous.locks import Claim, Lock, is_held, machine
-from nonvacuous.study.folder import SweepFolder
+from nonvacuous.study.folder import SweepFolder, to_json
 from nonvacuous.study.local import LocalEngine
 from nonvacuous.study.runs import read_runs
 from nonvacuous.study.sweep import sweep_of
@@ -309,3 +309,9 @@ def test_a_sweep_that_another_driver_is_just_beginning_is_no_foreign_folder(here
     (here / "half").mkdir()
     (here / "half/.sweep.json.1.part").touch()
     SweepFolder(here / "half").open(plan)
+
+
+def test_what_is_no_unicode_is_written_as_json_writes_it() -> None:
+    record = {"x": "\udcff, \u00e9", "\udcfe": 1}
+    assert json.loads(to_json(record)) == record
+    assert "\u00e9" in to_json(record).decode()

@@ -73,7 +73,9 @@ def state_of(folder: Path, record: Mapping[str, Any] | None) -> State:
 
 
 def to_json(record: Mapping[str, Any]) -> bytes:
-    return (json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    # What is no Unicode, as names of files may be, is written as JSON writes it.
+    return text.encode(errors="backslashreplace")
 
 
 class SweepFolder:
