@@ -117,4 +117,4 @@ def test_one_of_a_thing_is_one(result):
     one = replace(result, settings=result.settings.changed(seeds=1), networks=1)
     text = render(page(Single(record=one.to_dict()), "x"))
     assert "In every condition 1 network starts from the same weights" in text
-    assert "; 1 network trained by" in text
+    assert "; 1 network trained by" in text and "Means over 1 seed." in text

@@ -338,7 +338,7 @@ def _regularization(study: Study) -> Section | None:
         }
         for entry in study.regularization
     )
-    caption = f"Means over {study.settings.seeds} seeds."
+    caption = f"Means over {plural(study.settings.seeds, 'seed')}."
     return Section.of(
         "Is it the regularization?",
         "If a regularizer were the reason for generalization, leaving it out would spoil the test "
