@@ -241,13 +241,13 @@ def _surely_off(record: Record, shown: Shown) -> Section:
 
 
 def _bounds(record: Record) -> Section:
-    heading, risks = "What does a bound make of it?", bounds_of(record)
-    if not risks:
+    heading, bounds = "What does a bound make of it?", bounds_of(record)
+    if not bounds:
         return Section.of(heading, *caveats(record))
     answer, error = constant_answer(record)
     picture = bars(
-        list(risks),
-        {"risk at most": list(risks.values())},
+        [name for name, _, _ in bounds],
+        {"risk at most": [risk for _, risk, _ in bounds]},
         title="Bounds on the risk",
         x_label="risk",
         level=("guessing" if answer == GUESSING else "always the largest class", error),

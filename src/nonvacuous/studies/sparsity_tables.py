@@ -58,24 +58,29 @@ def constant_answer(record: Record) -> tuple[str, float]:
     return f"Always “{largest['name']}”", largest["error"]
 
 
+def bounds_of(record: Record) -> list[tuple[str, float, str]]:
+    """Every bound: its name, the risk that it allows, and what it is made of.
+
+    The certificate beside a plain test and the bounds from norms; a network of one's own may have
+    none of them.
+    """
+    bounds = []
+    for e in record["certificates"]:
+        made = f"KL {e['kl_nats']:,.0f}, searches {e['grid_nats']:,.0f} nats; noisy loss "
+        made += f"{e['loss_upper']:.1%}; p {e['escape']:.2g}; n {e['examples']:,}"
+        bounds.append((f"Theorem {e['theorem']}, {e['variant']}", e["risk_upper"], made))
+    for e in record["held_out"]:
+        wrong = f"{e['errors']:,} of {e['examples']:,} wrong"
+        bounds.append((f"plain test: {e['what']}", e["risk"], wrong))
+    for e in record["norm_bounds"]:
+        added = f"norms alone add {_large(e['gap'])} at margin {e['margin']:.3g}"
+        bounds.append((e["name"], e["risk"], added))
+    return bounds
+
+
 def bound_table(record: Record) -> Table:
-    """The certificate beside a plain test and the bounds from norms."""
     constant = constant_answer(record)[1]
-    rows = [
-        (
-            f"Theorem {entry['theorem']}, {entry['variant']}",
-            risk_text(entry["risk_upper"], constant),
-            f"KL {entry['kl_nats']:,.0f}, searches {entry['grid_nats']:,.0f} nats; noisy loss "
-            f"{entry['loss_upper']:.1%}; p {entry['escape']:.2g}; n {entry['examples']:,}",
-        )
-        for entry in record["certificates"]
-    ]
-    for entry in record["held_out"]:
-        wrong = f"{entry['errors']:,} of {entry['examples']:,} wrong"
-        rows.append((f"plain test: {entry['what']}", risk_text(entry["risk"], constant), wrong))
-    for entry in record["norm_bounds"]:
-        added = f"norms alone add {_large(entry['gap'])} at margin {entry['margin']:.3g}"
-        rows.append((entry["name"], risk_text(entry["risk"], constant), added))
+    rows = [(name, risk_text(risk, constant), made) for name, risk, made in bounds_of(record)]
     headings = ("bound on the risk", "at most", "made of")
     return Table(headings, tuple(rows), numeric=(False, True, False))
 
@@ -135,12 +140,3 @@ def certificate_verdict(record: Record) -> str:
             f"{'the certificate beats the' if beaten else 'no bound here beats a'} plain test"
         )
     return ("; ".join(words) or "One certificate was made") + "."
-
-
-def bounds_of(record: Record) -> dict[str, float]:
-    """Every bound by its name: nothing for a network of one's own without test and norms."""
-    risks = {
-        f"Theorem {e['theorem']}, {e['variant']}": e["risk_upper"] for e in record["certificates"]
-    }
-    risks |= {f"plain test: {e['what']}": e["risk"] for e in record["held_out"]}
-    return risks | {e["name"]: e["risk"] for e in record["norm_bounds"]}
