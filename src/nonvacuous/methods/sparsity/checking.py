@@ -34,7 +34,7 @@ from nonvacuous.sparsity.setting import ConvSetting, Setting
 from nonvacuous.sparsity.weights import Network
 from nonvacuous.sparsity_records import SparsityRecord
 from nonvacuous.verification.checking import PriorChecking
-from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry
 from nonvacuous.verification.network import MODEL, network_of, not_at_hand
 from nonvacuous.verification.replaying import compare_fresh
@@ -116,22 +116,17 @@ def _check_prior(certificate: Certificate, record: SparsityRecord) -> None:
 
 def _check_constants(inquiry: Inquiry) -> None:
     """Measure the network again: noise, distances, and each constant with its price."""
-    prior, posterior = inquiry.contents.prior, inquiry.contents.posterior
-    if prior is None or posterior is None:
-        inquiry.skip(_CONSTANTS, "sparsity.charges", "prior and network are not both at hand.")
-        return
 
     def work() -> str:
-        certificate = inquiry.certificate
-        record = _record(certificate)
-        layers, center = _both(record, prior, posterior)
+        record = _record(inquiry.certificate)
+        (layers, posterior), (center, prior) = _both(inquiry)
         evidence = StoredEvidence(
             sparsity=record,
             layers=layers,
             prior_layers=center,
             prior=prior,
             posterior=posterior,
-            complexity=certificate.complexity,
+            complexity=inquiry.certificate.complexity,
         )
         for ask, field in ((same_noise, "sparsity.layers"), (choices_paid, "sparsity.charges")):
             outcome = ask(evidence)
@@ -150,7 +145,6 @@ def _check_constants(inquiry: Inquiry) -> None:
 def _check_losses(inquiry: Inquiry) -> None:
     """Count the noisy losses again, from the recorded seed where its noise can be drawn here."""
     certificate, bound_part, seed = inquiry.certificate, inquiry.known.bound_part, inquiry.seed
-    prior, posterior = inquiry.contents.prior, inquiry.contents.posterior
     record = _record(certificate)
 
     def norms() -> str:
@@ -163,13 +157,8 @@ def _check_losses(inquiry: Inquiry) -> None:
             raise Disagreement(why, f"sparsity.{word}_input")
         return f"norms run from {record.shortest_input:.6g} to {record.longest_input:.6g}."
 
-    inquiry.expect(_NORMS, "sparsity", norms)
-    if prior is None or posterior is None:
-        inquiry.skip(_LOSSES, "empirical.errors", "prior and network are not both at hand.")
-        return
-
     def losses() -> str:
-        layers, center = _both(record, prior, posterior)
+        (layers, _), (center, _) = _both(inquiry)
         # The recorded kind of device, and so its random numbers, may not be here.
         drawable = record.device == "cuda" and torch.cuda.is_available()
         device = "cuda" if drawable else "cpu"
@@ -204,6 +193,7 @@ def _check_losses(inquiry: Inquiry) -> None:
         compare_fresh(claimed, fresh_count, record.loss_upper, "sparsity.loss_upper")
         return f"{counts} with fresh noise (seed {used}) agree."
 
+    inquiry.expect(_NORMS, "sparsity", norms)
     inquiry.expect(_LOSSES, "empirical.errors", losses)
 
 
@@ -213,16 +203,19 @@ def _record(certificate: Certificate) -> SparsityRecord:
     return certificate.sparsity
 
 
-def _both(
-    record: SparsityRecord, prior: DiagonalGaussian, posterior: DiagonalGaussian
-) -> tuple[Network, Network]:
+def _both(inquiry: Inquiry) -> tuple[tuple[Network, DiagonalGaussian], ...]:
+    """The network and its prior, each beside the noise around it."""
+    record = _record(inquiry.certificate)
+    prior, posterior = inquiry.contents.prior, inquiry.contents.posterior
+    if prior is None or posterior is None:
+        raise NotAsked("prior and network are not both at hand.")
     layers = layers_from(record, posterior.means)
     equal(record.network_digest, layers.digest(), "sparsity.network_digest")
     named = {name for layer in record.layers for name in layer.tensors}
     odd = sorted(named ^ set(posterior.names))
     if odd:
         raise Disagreement(f"{odd[0]!r} is not in both layers and tensors.", "sparsity.layers")
-    return layers, layers_from(record, prior.means)
+    return (layers, posterior), (layers_from(record, prior.means), prior)
 
 
 class MethodChecking(PriorChecking):
@@ -248,12 +241,6 @@ class MethodChecking(PriorChecking):
     def measure(self, inquiry: Inquiry) -> None:
         check_start(inquiry)
         _check_losses(inquiry)
-        why = not_at_hand(inquiry)
-        if why is None and inquiry.contents.posterior is None:
-            why = "its weights are not at hand."
-        if why is not None:
-            inquiry.skip(MODEL, "model", why)
-            return
         network = inquiry.learn(MODEL, "model", lambda: _network(inquiry))
         if network is not None:
             self.compare(inquiry, network, zero_one)
@@ -273,7 +260,8 @@ def _network(inquiry: Inquiry) -> tuple[str, nn.Module]:
     """Whether the network computes what the recorded layers say: a plain chain, all of it."""
     posterior, bound_part = inquiry.contents.posterior, inquiry.known.bound_part
     recorded = _record(inquiry.certificate)
-    assert posterior is not None
+    if posterior is None:
+        raise NotAsked(not_at_hand(inquiry) or "its weights are not at hand.")
     network = network_of(inquiry)
     module = with_weights(network, posterior.means)
     read = read_network(module, bound_part.inputs[:2])
