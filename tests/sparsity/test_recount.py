@@ -38,7 +38,7 @@ def test_the_same_counts_charges_and_scales(theorem: str, variant: str) -> None:
     assert evaluator.charges(setting) == made.charges
     assert evaluator.scales(setting) == made.scales
     seed = final_seed(4, network.digest(), setting)
-    again = recount(evaluator, prior, setting, examples, passes=2, seed=seed)
+    again = recount(evaluator, setting, examples, passes=2, seed=seed)
     assert (again.errors, again.trials) == (made.errors, made.trials)
     assert again.agrees_with(errors=made.errors, trials=made.trials)
     assert not again.agrees_with(errors=made.errors + again.close + 1, trials=made.trials)

@@ -217,14 +217,13 @@ def own_norms(evidence: Evidence) -> Outcome:
 
 @check(rows=(15, 22), since=1, name="the noisy losses can be counted again", modes=MODES)
 def losses_again(evidence: Evidence) -> Outcome:
-    record, _, prior = terms(evidence)
+    record = terms(evidence)[0]
     if evidence.loss.name != "zero-one":
         return refuse(
             f"the theorem bounds how often the network errs, not the loss {evidence.loss.name!r}."
         )
     again = recount(
         rules.evaluator_for(*terms(evidence), record.device),
-        prior,
         rules.setting_of(record),
         evidence.bound_part,
         passes=record.passes,

@@ -19,7 +19,6 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity import conv_theorem, noise
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
@@ -227,13 +226,12 @@ def certify_sparse(
         read_network(one, examples.inputs[:2]) if isinstance(one, nn.Module) else one
         for one in (network, prior)
     )
-    check_covered(layers, center, chosen)
     if isinstance(layers, Layers) and isinstance(center, Layers):
         layers.check_alive()
         layers, center = gauged(layers, center, chosen.gauge)
     with torch.no_grad():
-        inputs = read_inputs(layers, center, examples, where)
         judge = evaluator_of(layers, center, chosen, device=where)
+        inputs = judge.read(examples)
         setting = judge.search(inputs, seed=seed, progress=progress)
         certificate = final_estimate(judge, setting, inputs, examples, seed=seed, progress=progress)
     if chosen.gauge == "given":
@@ -241,39 +239,26 @@ def certify_sparse(
     return replace(certificate, details={**certificate.details, "gauge": chosen.gauge})
 
 
-def read_inputs(
-    network: Network, prior: Network, examples: Examples, device: torch.device | str
-) -> Any:
-    """What the theorems for such a network need of the examples, on the device."""
-    module: Any = conv_theorem if isinstance(network, ConvChain) else noise
-    return module.read_inputs(network.to(device), prior.to(device), examples)
-
-
 def evaluator_of(
     layers: Network, prior: Network, asked: SparseSettings, *, device: torch.device | str = "cpu"
 ) -> AnyEvaluator:
-    """The theorem for this network and prior, ready to judge a setting."""
-    check_covered(layers, prior, asked)
+    """The theorem for this network and prior, ready to judge a setting, if there is one."""
+    layers.check_same_shape(prior)
     kind: Any = UniformEvaluator if asked.theorem == "A" else Evaluator
     if isinstance(layers, ConvChain):
         kind = ConvEvaluator
+        if asked.theorem != CONV_THEOREM:
+            raise BadInput(
+                f"theorem {asked.theorem} covers linear layers only; a convolutional network is "
+                f'certified by theorem "{CONV_THEOREM}"'
+            )
+        if asked.gauge != "given":
+            raise BadInput(
+                f"gauge {asked.gauge!r} is there for linear layers only; a convolutional network "
+                'is certified with the weights it has: gauge="given"'
+            )
     evaluator: AnyEvaluator = kind(layers, prior, asked, torch.device(device))
     return evaluator
-
-
-def check_covered(network: Network, prior: Network, asked: SparseSettings) -> None:
-    """Refuse what no theorem is about."""
-    network.check_same_shape(prior)
-    if isinstance(network, ConvChain) and asked.theorem != CONV_THEOREM:
-        raise BadInput(
-            f"theorem {asked.theorem} covers linear layers only; a convolutional network is "
-            f'certified by theorem "{CONV_THEOREM}"'
-        )
-    if isinstance(network, ConvChain) and asked.gauge != "given":
-        raise BadInput(
-            f"gauge {asked.gauge!r} is there for linear layers only; a convolutional network is "
-            'certified with the weights it has: gauge="given"'
-        )
 
 
 # A certificate that was made earlier: its setting, and its losses counted again.
@@ -334,7 +319,6 @@ def _check_free(theorem: str, variant: str, setting: AnySetting) -> None:
 
 def recount(
     evaluator: AnyEvaluator,
-    prior: Network,
     setting: AnySetting,
     examples: Examples,
     *,
@@ -348,7 +332,7 @@ def recount(
     """
     phase = "counting again"
     with torch.no_grad():
-        inputs = read_inputs(evaluator.network, prior, examples, evaluator.device)
+        inputs = evaluator.read(examples)
         return count_losses(
             evaluator, setting, inputs, passes=passes, seed=seed, phase=phase, progress=progress
         )

@@ -152,7 +152,10 @@ class ConvEvaluator(NoisyJudge[ConvSetting]):
         super().__init__(chain, prior, asked, device)
         with torch.enable_grad():  # norms of pooling use derivatives
             self.bounds, self._charges = _network_bounds(chain, prior, sparse=self.sparse)
-        self._prior, (self._differences, self._norms) = prior, _pairs(prior)
+        self._differences, self._norms = _pairs(prior)
+
+    def read(self, examples: Examples) -> ConvInputs:
+        return read_inputs(self.network, self.prior, examples)
 
     def charges(self, setting: ConvSetting) -> tuple[Charge, ...]:
         return (*setting.charges(sparse=self.sparse), *self._shared, *self._charges)
@@ -223,7 +226,7 @@ class ConvEvaluator(NoisyJudge[ConvSetting]):
             for stage, values, room in zip(self.network.stages, noisy.before, away, strict=False)
         ]
         starts = self._differences[inputs.labels[:, None], inputs.rivals]
-        sizes, radii = slopes_of_margins(self._prior, patterns, noisy.patches, starts, self.bounds)
+        sizes, radii = slopes_of_margins(self.prior, patterns, noisy.patches, starts, self.bounds)
         layers = zip(sigmas, sizes, noisy.whole, radii, strict=False)
         sharper = torch.stack(
             [sigma * size + whole[:, None] * radius for sigma, size, whole, radius in layers], dim=2

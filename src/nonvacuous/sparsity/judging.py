@@ -20,6 +20,7 @@ from torch import Tensor
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.bounds.holdout import sampling
 from nonvacuous.bounds.sparsity import derandomized
+from nonvacuous.data.examples import Examples
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.constants import (
@@ -36,6 +37,7 @@ from nonvacuous.sparsity.noise import (
     noisy_pass,
     pair_margins,
     pieces,
+    read_inputs,
     standard_noise,
 )
 from nonvacuous.sparsity.setting import (
@@ -67,6 +69,7 @@ class Judge(ABC, Generic[SettingT]):
     asked       what it is asked for; theorem and sparse are its letter and variant
     distances   squared distance of each layer from the prior, as the KL counts it
     network     the network on the device of examples and noise
+    prior       as it was given
     sampled     whether losses are counted under noise, so that a sample of it is paid for
     noisy_pass  how such a network is run under noise
     """
@@ -79,6 +82,7 @@ class Judge(ABC, Generic[SettingT]):
     ) -> None:
         self.asked, self.theorem, self.sparse = asked, asked.theorem, asked.variant == "sparse"
         self.device, self.network = device, cast(Any, network.to(device))
+        self.prior = cast(Any, prior)
         self.distances = network.squared_distances(prior)
         self._shared = chosen_among(asked.choices)
 
@@ -89,6 +93,10 @@ class Judge(ABC, Generic[SettingT]):
         Measuring the constants of the network and rounding them up on their grids is part of
         this, and so is the refusal of one that is below the network's.
         """
+
+    def read(self, examples: Examples) -> Any:
+        """What the theorem needs of the examples, on the device; refuse what does not fit."""
+        return read_inputs(self.network, self.prior.to(self.device), examples)
 
     @abstractmethod
     def search(self, inputs: Any, *, seed: int, progress: Progress | None) -> SettingT:
@@ -278,7 +286,7 @@ class Evaluator(NoisyJudge[Setting]):
         self, layers: Layers, prior: Layers, asked: SparseSettings, device: torch.device
     ) -> None:
         super().__init__(layers, prior, asked, device)
-        self.layers, self._prior = layers, prior
+        self.layers = layers
         self._actual = measured(layers, units=self.theorem == "F")
         self._rounded = cache(self._round)
         output = prior.weights[-1]
@@ -293,7 +301,7 @@ class Evaluator(NoisyJudge[Setting]):
     def _round(self, anchored: bool, named: bool) -> Constants:
         rounded = constants(
             self.layers,
-            self._prior,
+            self.prior,
             norms="each" if self.sparse and self.theorem == "D" else "all",
             sums=None if anchored else ("each" if self.sparse else "all"),
             drift=anchored,

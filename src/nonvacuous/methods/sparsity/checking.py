@@ -170,7 +170,6 @@ def _check_losses(inquiry: Inquiry) -> None:
         enough = min(_MOST_PASSES, -(-_FRESH_TRIALS // len(bound_part)))
         again = recount(
             evaluator_for(record, layers, center, device),
-            center,
             setting_of(record),
             bound_part,
             passes=record.passes if exact else max(record.passes, enough),
