@@ -137,7 +137,7 @@ def test_units_that_read_only_zeros_are_off() -> None:
     assert isinstance(chain, ConvChain)
     found = measure_conv(chain, inputs, torch.arange(120) % 3, epsilons=[1e-3], level=1.0)
     (stability,) = found.choices[0].stability
-    on, off, unstable = stability.shares()
+    on, off, unstable = stability.shares().values()
     assert on + off + unstable == pytest.approx(1.0) and min(on, off, unstable) >= 0.0
     assert bool((stability.inactive.reshape(2, 5, 5)[:, 0] == 120).all())
 

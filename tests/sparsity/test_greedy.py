@@ -99,18 +99,26 @@ def test_the_greedy_choice_has_the_radius_it_claims():
 def test_stability_counts_signs():
     values = torch.tensor([[2.0, -2.0, 0.5, 2.0], [2.0, -2.0, -0.5, -2.0], [2.0, -3.0, 0.0, 0.1]])
     found = LayerStability.of(values, torch.ones(3))
-    assert found.active.tolist() == [3, 0, 0, 1]
-    assert found.inactive.tolist() == [0, 3, 0, 1]
-    assert found.unstable.tolist() == [0, 0, 3, 1]
-    assert found.shares() == pytest.approx((4 / 12, 4 / 12, 4 / 12))
+    assert found.active.tolist() == [[3, 0, 0, 1]]
+    assert found.inactive.tolist() == [[0, 3, 0, 1]]
+    assert found.unstable.tolist() == [[0, 0, 3, 1]]
+    assert list(found.shares().values()) == pytest.approx([4 / 12] * 3)
     assert sum(found.kinds().values()) == 4
     assert list(found.kinds().values()) == [1, 1, 0, 1, 1]
     each = torch.tensor([1.0, 3.0, 0.05])
     by_example = LayerStability.of(values, each)
-    assert by_example.active.tolist() == [2, 0, 0, 2]
+    assert by_example.active.tolist() == [[2, 0, 0, 2]]
     every = LayerStability.of(values, each[:, None].expand(3, 4))
     assert torch.equal(every.active, by_example.active)
     assert torch.equal(every.unstable, by_example.unstable)
+
+
+def test_a_unit_that_reads_only_zeros_is_off():
+    """Nothing moves it from zero, which is at least and at most zero."""
+    values, thresholds = torch.tensor([[0.0, 0.0], [1.0, -1.0]]), torch.tensor([0.0, 0.5])
+    found = LayerStability.of(values, thresholds)
+    assert [counts.tolist() for counts in found] == [[[1, 0]], [[1, 2]], [[0, 0]]]
+    assert sum(found.kinds().values()) == 2
 
 
 def test_thresholds_are_growth_times_units():

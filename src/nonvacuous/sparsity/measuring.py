@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,8 +31,7 @@ from nonvacuous.sparsity.weights import Layers
 _NUMBERS = 2**22
 
 
-@dataclass(frozen=True, eq=False)
-class Choice:
+class Choice(NamedTuple):
     """The greedy choice at one epsilon for every example, and how stable the units are.
 
     ratio   the effective activity ratio; None for convolutions, which have none
@@ -43,32 +42,20 @@ class Choice:
     ratio: Tensor | None
     stability: tuple[LayerStability, ...]
 
-    @staticmethod
-    def together(parts: Sequence[Choice]) -> Choice:
-        ratios = [part.ratio for part in parts if part.ratio is not None]
-        stability = zip(*(part.stability for part in parts), strict=True)
-        return Choice(
-            parts[0].epsilon,
-            _joined(part.sparsity for part in parts),
-            torch.cat(ratios) if ratios else None,
-            tuple(LayerStability.together(layer) for layer in stability),
-        )
 
-
-@dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(NamedTuple):
     """What one pass has seen of the network's own units.
 
     norms      length of every input, the constant included
     margins    score of the label minus the best other score, for every example
     active     for each hidden layer, how many units are active on each example
-    lit        for each hidden layer, on how many examples each unit is active
+    pieces     for each hidden layer, on how many examples of each piece each unit is active
     """
 
     norms: Tensor
     margins: Tensor
     active: tuple[Tensor, ...]
-    lit: tuple[Tensor, ...]
+    pieces: tuple[Tensor, ...]
     choices: tuple[Choice, ...]
 
     @staticmethod
@@ -78,27 +65,29 @@ class Measured:
         """On some examples; pre-activations of the hidden layers are (examples, units)."""
         margins = class_margins(scores, labels.to(scores.device))
         on = [values > 0 for values in hidden]
-        active, lit = (tuple(each.sum(dim).cpu() for each in on) for dim in (1, 0))
-        return Measured(norms.cpu(), margins.cpu(), active, lit, tuple(choices))
+        active = tuple(each.sum(1).cpu() for each in on)
+        pieces = tuple(each.sum(0, keepdim=True).cpu() for each in on)
+        return Measured(norms.cpu(), margins.cpu(), active, pieces, tuple(choices))
 
-    @staticmethod
-    def together(parts: Sequence[Measured]) -> Measured:
-        """What was seen in all chunks of the examples."""
-        return Measured(
-            torch.cat([part.norms for part in parts]),
-            torch.cat([part.margins for part in parts]),
-            _joined(part.active for part in parts),
-            tuple(sum(layer) for layer in zip(*(part.lit for part in parts), strict=True)),
-            tuple(map(Choice.together, zip(*(part.choices for part in parts), strict=True))),
-        )
+    @property
+    def lit(self) -> tuple[Tensor, ...]:
+        """For each hidden layer, on how many examples each unit is active."""
+        return tuple(layer.sum(0) for layer in self.pieces)
 
     @property
     def errors(self) -> int:
         return int((self.margins <= 0).sum())
 
 
-def _joined(parts: Iterable[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    return tuple(torch.cat(layer) for layer in zip(*parts, strict=True))
+def together(parts: list[Any] | tuple[Any, ...]) -> Any:
+    """What was seen in all pieces of the examples, in the form that a single piece has."""
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return torch.cat(parts)
+    if not isinstance(first, tuple):
+        return first
+    whole = map(together, zip(*parts, strict=True))
+    return type(first)(*whole) if hasattr(first, "_fields") else tuple(whole)
 
 
 def measure(
@@ -123,16 +112,17 @@ def measure(
             kept = tuple(map(LayerStability.of, own, greedy.thresholds))
             choices.append(Choice(epsilon, greedy.sparsity, greedy.ratio, kept))
         parts.append(Measured.of(norms, outputs, labels[rows], own, choices))
-    return Measured.together(parts)
+    seen: Measured = together(parts)
+    return seen
 
 
 def measure_radii(
     chain: PlainChain, inputs: Tensor, scales: LocalScales, *, progress: Progress | None = None
 ) -> tuple[Tensor, ...]:
-    return _joined(
-        local_radii(forward(chain.weights, chain.inputs(inputs[rows]))[0], scales)
-        for rows in _chunks(len(inputs), chain.widest, "radii", progress)
-    )
+    chunks = _chunks(len(inputs), chain.widest, "radii", progress)
+    hidden = (forward(chain.weights, chain.inputs(inputs[rows]))[0] for rows in chunks)
+    radii: tuple[Tensor, ...] = together([local_radii(values, scales) for values in hidden])
+    return radii
 
 
 def _chunks(examples: int, widest: int, phase: str, progress: Progress | None) -> Iterator[slice]:
@@ -214,15 +204,14 @@ def measure_conv(
         for epsilon in epsilons:
             moved = movements(hidden, norms, [images, *read[:-1]], epsilon=epsilon)
             limits = [level * limit for limit in moved]
-            pairs = list(zip(own, limits, strict=True))
-            # A unit that reads nothing but zeros and has no bias stays at zero: it is off.
-            settled = [torch.where(limit > 0, values, -1.0) for values, limit in pairs]
+            pairs = zip(own, limits, strict=True)
             sparsity = tuple((values <= -limit).sum(1).cpu() for values, limit in pairs)
-            kept = tuple(map(LayerStability.of, settled, limits))
+            kept = tuple(map(LayerStability.of, own, limits))
             choices.append(Choice(epsilon, sparsity, None, kept))
         lengths = images.flatten(1).norm(dim=1)
         parts.append(Measured.of(lengths, scores, labels[rows], own, choices))
-    return Measured.together(parts)
+    seen: Measured = together(parts)
+    return seen
 
 
 def movements(
@@ -269,21 +258,17 @@ def activity(names: Sequence[str], measured: Measured) -> tuple[LayerActivity, .
 
 
 def at_epsilon(names: Sequence[str], choice: Choice) -> AtEpsilon:
-    layers = []
-    for name, sparsity, stability in zip(names, choice.sparsity, choice.stability, strict=True):
-        active, inactive, unstable = stability.shares()
-        layers.append(
-            LayerAtEpsilon(
-                name=name,
-                mean=float(sparsity.double().mean()),
-                smallest=int(sparsity.min()),
-                sparsity=quantiles(sparsity),
-                active=active,
-                inactive=inactive,
-                unstable=unstable,
-                kinds=stability.kinds(),
-            )
+    layers = [
+        LayerAtEpsilon(
+            name=name,
+            mean=float(sparsity.double().mean()),
+            smallest=int(sparsity.min()),
+            sparsity=quantiles(sparsity),
+            **stability.shares(),
+            kinds=stability.kinds(),
         )
+        for name, sparsity, stability in zip(names, choice.sparsity, choice.stability, strict=True)
+    ]
     return AtEpsilon(
         epsilon=choice.epsilon,
         mean_ratio=None if choice.ratio is None else float(choice.ratio.mean()),

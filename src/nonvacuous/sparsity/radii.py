@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -275,55 +276,41 @@ def stability_thresholds(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class LayerStability:
-    """For each unit of a layer, on how many examples it was what.
+class LayerStability(NamedTuple):
+    """For each unit of a layer, on how many examples it was what; a row for each piece of them.
 
     active      surely active
     inactive    surely inactive
-    examples    how many examples were looked at
+    unstable    neither: its sign may change
     """
 
     active: Tensor
     inactive: Tensor
-    examples: int
+    unstable: Tensor
 
     @staticmethod
     def of(values: Tensor, thresholds: Tensor) -> LayerStability:
         """Pre-activations (examples, units), and thresholds for each example, or each unit too."""
         limits = thresholds[:, None] if thresholds.dim() == 1 else thresholds
-        active, inactive = ((side >= limits).sum(0).cpu() for side in (values, -values))
-        return LayerStability(active, inactive, len(values))
+        # A unit that reads nothing but zeros and has no bias stays at zero: it is off.
+        active, inactive = (values >= limits) & (values > 0), -values >= limits
+        sides = (active, inactive, ~(active | inactive))
+        return LayerStability(*(side.sum(0, keepdim=True).cpu() for side in sides))
 
-    @staticmethod
-    def together(parts: Sequence[LayerStability]) -> LayerStability:
-        return LayerStability(
-            torch.stack([part.active for part in parts]).sum(0),
-            torch.stack([part.inactive for part in parts]).sum(0),
-            sum(part.examples for part in parts),
-        )
-
-    @property
-    def unstable(self) -> Tensor:
-        """Neither: its sign may change."""
-        return self.examples - self.active - self.inactive
-
-    def shares(self) -> tuple[float, float, float]:
-        pairs = self.examples * len(self.active)
-        active, inactive = (int(counts.sum()) / pairs for counts in (self.active, self.inactive))
-        return active, inactive, int(self.unstable.sum()) / pairs
+    def shares(self) -> dict[str, float]:
+        """Of all pairs of a unit and an example."""
+        totals = {name: int(counts.sum()) for name, counts in self._asdict().items()}
+        return {name: total / sum(totals.values()) for name, total in totals.items()}
 
     def kinds(self) -> dict[str, int]:
         """How many units are surely active on every example, and so on."""
-        every = self.examples
-        always_on, always_off = self.active == every, self.inactive == every
-        stable = self.unstable == 0
+        active, inactive, unstable = (counts.sum(0) for counts in self)
+        every = active + inactive + unstable
+        changing = (unstable == 0) & (active < every) & (inactive < every)
         return {
-            "active on every example": int(always_on.sum()),
-            "inactive on every example": int(always_off.sum()),
-            "stable, but not the same on every example": int(
-                (stable & ~always_on & ~always_off).sum()
-            ),
-            "unstable on some examples": int(((self.unstable > 0) & (self.unstable < every)).sum()),
-            "unstable on every example": int((self.unstable == every).sum()),
+            "active on every example": int((active == every).sum()),
+            "inactive on every example": int((inactive == every).sum()),
+            "stable, but not the same on every example": int(changing.sum()),
+            "unstable on some examples": int(((unstable > 0) & (unstable < every)).sum()),
+            "unstable on every example": int((unstable == every).sum()),
         }
