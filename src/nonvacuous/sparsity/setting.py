@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
@@ -17,7 +17,7 @@ from nonvacuous.sparsity_records import ChargeRecord
 
 Theorem = Literal["A", "D", "E", "F"]
 Variant = Literal["sparse", "dense"]
-THEOREMS, VARIANTS = ("A", "D", "E", "F"), ("sparse", "dense")
+THEOREMS: tuple[Theorem, ...] = ("A", "D", "E", "F")
 #: Escape probabilities to choose from.
 ESCAPES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.45)
 #: Scales are 2^(j/4): the first layer's j is one of these, the others are steps between layers.
@@ -64,10 +64,10 @@ class SparseSettings:
     block: int = 1
 
     def __post_init__(self) -> None:
-        if self.theorem not in THEOREMS or self.variant not in VARIANTS:
+        if self.theorem not in THEOREMS or self.variant not in get_args(Variant):
             raise BadInput(
                 f"theorem must be one of {', '.join(THEOREMS)} and variant one of "
-                f"{', '.join(VARIANTS)}, got {self.theorem!r} and {self.variant!r}"
+                f"{', '.join(get_args(Variant))}, got {self.theorem!r} and {self.variant!r}"
             )
         checks.failure_of(self.confidence)
         checks.failure_probability(self.sampling_failure, "sampling_failure")

@@ -170,14 +170,12 @@ def _from_norms(
 ) -> tuple[tuple[NormBound, ...], str]:
     """The bounds from norms, and what has to be said of them where there are convolutions."""
     try:
-        plain, reference = (
-            None if one is None else PlainChain.of(unrolled_layers(one)) for one in (network, base)
-        )
+        plain = unrolled_layers(network)
+        reference = None if base is None else unrolled_layers(base)
     except NotYetSupported as error:
         return (), f"No bounds from norms: {error}."
-    assert plain is not None
     # What was measured of images leaves the constant out.
-    missing = float(plain.constant and isinstance(network, ConvChain))
+    missing = float(plain.biased and isinstance(network, ConvChain))
     bounds = norm_bounds(
         plain,
         reference,
@@ -272,8 +270,8 @@ _SMALLEST = 2.0**-59
 
 
 def norm_bounds(
-    chain: PlainChain,
-    reference: PlainChain | None,
+    network: Layers,
+    reference: Layers | None,
     *,
     margins: Tensor,
     input_norms: Tensor,
@@ -286,6 +284,7 @@ def norm_bounds(
                   distance; None for zero
     input_norm    how long an input can be
     """
+    chain = PlainChain.of(network)
     weights, width = chain.weights, chain.widest
     layers, n = len(weights), len(margins)
     exact = [spectral_norm(weight) for weight in weights]
@@ -294,8 +293,9 @@ def norm_bounds(
     frobenius = [_grid(value) for value in whole[:-1]]
     frobenius.append(_grid(row_norm(weights[-1], columns=weights[-1].shape[1])))
     # Sums of the norms of the rows of each layer's difference from the reference.
-    same = reference is not None and reference.constant == chain.constant
-    others = reference.weights if reference and same else [torch.zeros_like(w) for w in weights]
+    others: Sequence[Tensor] = [torch.zeros_like(w) for w in weights]
+    if reference is not None and reference.biased == network.biased:
+        others = PlainChain.of(reference).weights
     pairs = zip(weights, others, strict=True)
     sums = [_grid(float((w - other).norm(dim=1).sum()) * (1 + 1e-9)) for w, other in pairs]
     total = math.sqrt(float(input_norms.square().sum()) * (1 + 1e-9))

@@ -14,10 +14,10 @@ from nonvacuous.errors import BadInput
 from nonvacuous.kinds import prior_kind
 from nonvacuous.papers.sparsity.recipes import DEFAULT_PARTS, QUICK_PARTS, RECIPES, Recipe
 from nonvacuous.sparsity.gauge import Gauge
+from nonvacuous.sparsity.setting import THEOREMS, Variant
 from nonvacuous.study.settings import Described, StudySettings
 
-THEOREMS = ("A", "D", "E", "F")
-VARIANTS = ("dense", "sparse")
+VARIANTS: tuple[Variant, ...] = ("dense", "sparse")
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,8 +32,8 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.measuring import measure
 from nonvacuous.sparsity.priors import make_prior, shifted_copies
-from nonvacuous.sparsity.radii import LEVEL, PlainChain, forward
-from nonvacuous.sparsity.setting import SparseSettings, Theorem, Variant
+from nonvacuous.sparsity.radii import LEVEL, forward
+from nonvacuous.sparsity.setting import THEOREMS, SparseSettings
 from nonvacuous.sparsity.study import norm_bounds
 from nonvacuous.sparsity.training import (
     Chain,
@@ -67,44 +68,38 @@ def certificates(
     may be taken. They are computed where the examples lie.
     """
     layers, center = Layers.of(weights), Layers.of(prior)
+    asked = [one for one in product(THEOREMS, VARIANTS) if one[0] in settings.theorems]
     sums, _ = forward(tuple(weights), examples.inputs.to(weights[0].dtype))
     if not all(bool((values > 0).any()) for values in sums):
         # Penalties can silence a whole layer; then all scores are ties, and every answer an error.
-        return {
-            f"{theorem} {variant}": dict.fromkeys(_KEPT) | {"risk_upper": 1.0}
-            for theorem in settings.theorems
-            for variant in VARIANTS
-        }
-    claims = len(settings.theorems) * len(VARIANTS) * settings.attempts
+        return {" ".join(one): dict.fromkeys(_KEPT) | {"risk_upper": 1.0} for one in asked}
     # A search on few examples may miss the best setting; what it finds is certified on all. Deep
     # networks have more settings to compare.
     subset = 3_000 if layers.hidden <= 2 else max(600, 6_000 // layers.hidden)
     promised = {}
-    for theorem in get_args(Theorem):
-        for variant in get_args(Variant)[::-1]:
-            # Their cost grows with the square of the depth, and beyond ten layers F is far ahead.
-            costly = theorem in ("D", "E") and layers.hidden > _DEEP
-            if costly or theorem not in settings.theorems:
-                continue
-            certificate = certify_sparse(
-                layers,
-                center,
-                examples,
-                SparseSettings(
-                    theorem=theorem,
-                    variant=variant,
-                    confidence=1.0 - settings.failure,
-                    sampling_failure=settings.sampling_failure,
-                    choices=claims,
-                    subset=subset,
-                    gauge=settings.gauge,
-                ),
-                seed=derived_seed(seed, theorem, variant),
-                progress=progress,
-            )
-            # None for a threshold that no margin can exceed: JSON has no infinity.
-            record = json.loads(json.dumps(certificate.to_dict()), parse_constant=lambda _: None)
-            promised[f"{theorem} {variant}"] = {name: record[name] for name in _KEPT}
+    for theorem, variant in asked:
+        # Their cost grows with the square of the depth, and beyond ten layers F is far ahead.
+        if theorem in ("D", "E") and layers.hidden > _DEEP:
+            continue
+        certificate = certify_sparse(
+            layers,
+            center,
+            examples,
+            SparseSettings(
+                theorem=theorem,
+                variant=variant,
+                confidence=1.0 - settings.failure,
+                sampling_failure=settings.sampling_failure,
+                choices=len(asked) * settings.attempts,
+                subset=subset,
+                gauge=settings.gauge,
+            ),
+            seed=derived_seed(seed, theorem, variant),
+            progress=progress,
+        )
+        # None for a threshold that no margin can exceed: JSON has no infinity.
+        record = json.loads(json.dumps(certificate.to_dict()), parse_constant=lambda _: None)
+        promised[f"{theorem} {variant}"] = {name: record[name] for name in _KEPT}
     return promised
 
 
@@ -274,8 +269,8 @@ class _Networks:
         bound = self._prior.bound
         _, scores = forward(mine.to(self._device).weights, bound.inputs.double())
         bounds = norm_bounds(
-            PlainChain.of(mine),
-            PlainChain.of(theirs),
+            mine,
+            theirs,
             margins=class_margins(scores, bound.labels).cpu(),
             input_norms=bound.inputs.double().norm(dim=1).cpu(),
             input_norm=1.0,
