@@ -68,9 +68,8 @@ def test_one_hidden_layer_agrees_with_a_general_minimizer() -> None:
         def distance(logs: np.ndarray, layers: Layers = layers, prior: Layers = prior) -> float:
             return _distance(rescaled(layers, (torch.from_numpy(logs),)), prior)
 
-        slow = min(
-            minimize(distance, np.full(4, start), method="L-BFGS-B").fun for start in (-1, 0, 1)
-        )
+        # Without slopes, unlike the one under test.
+        slow = min(minimize(distance, np.full(4, s), method="Powell").fun for s in (-1, 0, 1))
         fast = _distance(gauged(layers, prior, "nearest")[0], prior)
         assert fast <= slow * (1 + 1e-6)
 

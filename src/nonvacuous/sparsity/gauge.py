@@ -8,15 +8,18 @@ prior alone.
 
 ``nonvacuous.rescaling`` moves a posterior with its noise along the orbit, which changes the terms
 of the KL divergence that are not distances. Here the noise stays as it is and only the center
-moves, so the problem is another one: each unit's best number is the root of a quartic.
+moves, so the problem is another one.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Literal
 
+import numpy as np
 import torch
+from scipy.optimize import minimize
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
@@ -24,9 +27,10 @@ from nonvacuous.sparsity.weights import Layers
 
 Gauge = Literal["given", "nearest", "balanced"]
 GAUGES = ("given", "nearest", "balanced")
-_SWEEPS = 100
-#: How far a single step may go, as a logarithm, and how often and finely to look closer.
-_REACH, _LOOKS, _STEPS = 8.0, 4, 81
+#: How far a scale may go, as a logarithm, and in how many steps.
+_REACH, _STEPS = 32.0, 500
+#: A squared distance below this is none.
+_NOTHING = 1e-300
 
 
 def gauged(layers: Layers, prior: Layers, gauge: Gauge) -> tuple[Layers, Layers]:
@@ -75,52 +79,25 @@ def _forward(layers: Layers, prior: Layers) -> tuple[Tensor, ...]:
         overlap, size = (mine * theirs).sum(1), mine.square().sum(1)
         usable = (overlap > 0) & (size > 0)
         ratio = torch.where(usable, overlap / size.clamp(min=1e-300), 1.0)
-        matched.append(ratio.log().clamp(-4 * _REACH, 4 * _REACH))
+        matched.append(ratio.log().clamp(-_REACH, _REACH))
     return tuple(matched)
 
 
 def _descend(layers: Layers, prior: Layers, start: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Layer after layer, each unit's best scale given the others; never farther than before."""
-    scales = list(start)
-    before = math.inf
-    for _ in range(_SWEEPS):
-        moves = []
-        for k in range(layers.hidden):
-            moved = rescaled(layers, tuple(scales))
-            moves.append(_best_steps(moved, prior, k))
-            scales[k] = scales[k] + moves[k]
-        now = sum(rescaled(layers, tuple(scales)).squared_distances(prior))
-        still = max(float(move.abs().max()) for move in moves) < 1e-12
-        if still or not now < before * (1.0 - 1e-7):
-            break
-        before = now
-    return tuple(scales)
+    """Scales of smaller distance from the prior, downhill from these; never farther than before."""
 
+    def distance(logs: np.ndarray) -> tuple[float, np.ndarray]:
+        """Its logarithm, so that what counts as small does not hang on the size of the weights."""
+        moved = rescaled(layers, torch.from_numpy(logs).split(layers.widths)).augmented
+        away = [mine - theirs for mine, theirs in zip(moved, prior.augmented, strict=True)]
+        pulls = [2.0 * mine * apart for mine, apart in zip(moved, away, strict=True)]
+        # A unit's scale multiplies its own row and divides the column that reads it.
+        slopes = [into.sum(1) - out.sum(0)[: len(into)] for into, out in pairwise(pulls)]
+        total = max(sum(float(apart.square().sum()) for apart in away), _NOTHING)
+        return math.log(total), torch.cat(slopes).numpy() / total
 
-def _best_steps(layers: Layers, prior: Layers, k: int) -> Tensor:
-    """For each unit of layer k the t that makes |e^t w - w0|^2 + |e^-t u - u0|^2 smallest."""
-    into, into0 = layers.augmented[k], prior.augmented[k]
-    out, out0 = layers.weights[k + 1].T, prior.weights[k + 1].T
-    a, b = into.square().sum(1), (into * into0).sum(1)
-    c, d = out.square().sum(1), (out * out0).sum(1)
-
-    def value(t: Tensor) -> Tensor:
-        up, down = t.exp(), (-t).exp()
-        return up * (a * up - 2 * b) + down * (c * down - 2 * d)
-
-    center, reach = torch.zeros_like(a), _REACH
-    for _ in range(_LOOKS):
-        steps = torch.linspace(-reach, reach, _STEPS, dtype=torch.float64, device="cpu")
-        looks = center + steps[:, None]
-        center = looks.gather(0, value(looks).argmin(0, keepdim=True))[0]
-        reach = 2.0 * reach / (_STEPS - 1)
-    # Values are flat at the bottom; slopes tell it to full precision.
-    step = center
-    for _ in range(3):
-        up, down = step.exp(), (-step).exp()
-        slope = up * (a * up - b) - down * (c * down - d)
-        bend = up * (2 * a * up - b) + down * (2 * c * down - d)
-        step = torch.where(bend > 0, step - slope / bend.clamp(min=1e-300), step)
-    step = torch.where((step - center).abs() <= 2 * reach * _STEPS, step, center)
-    # Rounding, or a unit without weights, must not make it worse.
-    return torch.where(value(step) <= value(torch.zeros_like(step)), step, 0.0)
+    first = torch.cat(start).numpy()
+    bounds = [(-_REACH, _REACH)] * len(first)
+    options = {"maxiter": _STEPS, "ftol": 1e-9}
+    best = minimize(distance, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return tuple(torch.from_numpy(best.x).split(layers.widths))
