@@ -158,8 +158,7 @@ def _noisy(module: nn.Module, scale: float, generator: torch.Generator) -> list[
 
     def linear(layer: nn.Module, given: tuple[Tensor, ...], sums: Tensor) -> Tensor:
         size = given[0].detach().norm(dim=-1, keepdim=True)
-        noise: Tensor = scale * size * normal(*sums.shape, like=sums)
-        return sums + noise
+        return sums.add(scale * size * normal(*sums.shape, like=sums))
 
     def convolution(layer: nn.Module, given: tuple[Tensor, ...], sums: Tensor) -> Tensor:
         assert isinstance(layer, nn.Conv2d)

@@ -244,12 +244,11 @@ def _held_out(
         tests.append(("the network on held-out examples", network, Examples.of(held_out)))
     if base is not None and any(bool((w != 0).any()) for w in base.weights):
         tests.append(("the prior itself on the same examples", base, sample))
-    results = []
-    for what, tested, examples in tests:
-        errors = tested.errors(examples)
-        risk = holdout(errors=errors, examples=len(examples), failure=failure)
-        results.append(HeldOut(what, errors, len(examples), risk))
-    return tuple(results)
+    counts = [(what, each.errors(examples), len(examples)) for what, each, examples in tests]
+    return tuple(
+        HeldOut(what, errors, count, holdout(errors=errors, examples=count, failure=failure))
+        for what, errors, count in counts
+    )
 
 
 def _settings(network: Network, theorem: Theorem, failure: float) -> list[SparseSettings]:

@@ -39,7 +39,6 @@ from nonvacuous.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimize
 Chain = tuple[Tensor, ...]
 STARTS = ("gaussian", "identity", "orthogonal")
 _CHUNK = 8192
-_NORMALIZED = "norm 1"
 
 
 def unit_norm(examples: Examples, *, centered: bool = False) -> Examples:
@@ -54,7 +53,7 @@ def unit_norm(examples: Examples, *, centered: bool = False) -> Examples:
     norms = flat.norm(dim=1, keepdim=True)
     # Rounding to float32 must not push a norm above 1: the theorems rest on it.
     scaled = flat / torch.where(norms > 0, norms * (1 + 1e-6), 1.0)
-    steps = ("mean 0", _NORMALIZED) if centered else (_NORMALIZED,)
+    steps = ("mean 0", "norm 1") if centered else ("norm 1",)
     return examples.prepared(scaled.to(examples.inputs.dtype), *steps)
 
 

@@ -184,6 +184,14 @@ class Network(ABC):
                 "each class (two for a yes-or-no question)"
             )
 
+    def _check_ties(self) -> None:
+        last = self.weights[-1]
+        if bool((last == last[:1]).all()):
+            raise BadInput(
+                f"all classes have the same weights in layer {self.names[-1]}, so every example "
+                "is a tie; train the network before certifying it"
+            )
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         biases = [None if bias is None else change(bias) for bias in self.biases]
         return self._with([change(weight) for weight in self.weights], biases)
@@ -292,11 +300,7 @@ class Layers(Network):
                     f"weights (the first is unit {unit}): they are never active. Remove them and "
                     "the matching columns of the next layer; the network computes the same"
                 )
-        if bool((self.weights[-1] == self.weights[-1][:1]).all()):
-            raise BadInput(
-                f"all classes have the same weights in layer {self.names[-1]}, so every example "
-                "is a tie; train the network before certifying it"
-            )
+        self._check_ties()
 
     def digest(self) -> str:
         total = hashlib.sha256()

@@ -195,27 +195,19 @@ class Trainer:
     ) -> Weights:
         """A prior on examples which the bound leaves out, the network itself, drawn toward its
         prior, or the same architecture for a plain test."""
-        begin, training = begin or self.initial, self._training(stage)
-        phase = "held-out twin" if stage == "twin" else stage
+        training, begin = self._training(stage), begin or self.initial
+        phase, ends = "held-out twin" if stage == "twin" else stage, (begin, toward or begin)
         shared: dict[str, Any] = {"seed": seed, "phase": phase, "progress": self.job.progress}
         if self.convolutional:
-            network = train_conv(
-                self._module(begin).requires_grad_(True),
-                examples,
-                settings=ConvTraining(**training),
-                toward=None if toward is None else self._module(toward),
-                **shared,
-            )
+            shared["settings"] = ConvTraining(**training)
+            first, center = (with_weights(self.start, end).to(self.job.device) for end in ends)
+            first.requires_grad_(True)
+            network = train_conv(first, examples, toward=center, **shared)
             weights: Mapping[str, Tensor] = dict(network.named_parameters())
         else:
-            chain = train_chain(
-                tuple(begin[name] for name in self.names),
-                examples,
-                settings=ChainTraining(**training),
-                toward=None if toward is None else tuple(toward[name] for name in self.names),
-                device=self.job.device,
-                **shared,
-            )
+            shared |= {"settings": ChainTraining(**training), "device": self.job.device}
+            start, anchors = ([end[name] for name in self.names] for end in ends)
+            chain = train_chain(start, examples, toward=anchors, **shared)
             weights = dict(zip(self.names, chain, strict=True))
         return {name: weights[name].detach().cpu() for name in self.names}
 
@@ -239,9 +231,6 @@ class Trainer:
         noise = usual if own.noise is None else own.noise
         shared = {"pull": pull, "noise": noise, "activity": own.activity}
         return {"steps": steps, "learning_rate": rate, **shared}
-
-    def _module(self, weights: Mapping[str, Tensor]) -> nn.Module:
-        return with_weights(self.start, weights).to(self.job.device)
 
     def kept(self, stage: Stage, examples: Examples, seed: int, **more: Weights) -> Weights:
         """The weights that this stage of a run made before it was stopped, or made now and kept.
