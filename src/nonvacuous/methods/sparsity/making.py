@@ -30,9 +30,8 @@ from nonvacuous.rules.derandomization import (
     counts_constant,
     loss_upper_of,
     norm_range,
-    setting_of,
 )
-from nonvacuous.sparsity.certify import certify_sparse, final_seed
+from nonvacuous.sparsity.certify import certify_sparse, final_seed, frozen_setting
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network, read_parameters
 from nonvacuous.sparsity.noise import FEWEST
@@ -94,14 +93,26 @@ def measure_sparse(
     )
     shortest, longest = norm_range(bound_part, constant=counts_constant(layers))
     charges = charge_records(certified.charges)
-    images = layers.input_shape if isinstance(layers, ConvChain) else None
-    shapes: tuple[ConvolutionRecord | None, ...] = (None,) * len(tensors)
+    images, shapes = None, tuple[ConvolutionRecord | None, ...]([None] * len(tensors))
     if isinstance(layers, ConvChain):
-        shapes = convolution_records(layers, certified.scales)
+        images, shapes = layers.input_shape, convolution_records(layers, certified.scales)
     distances = certified.squared_distances
     rows = zip(layers.names, tensors, certified.scales, distances, shapes, strict=True)
+    theorem, digest = certified.theorem, layers.digest()
+    setting = frozen_setting(
+        theorem, method.variant, certified.details["setting"], convolutional=images is not None
+    )
+    risk = risk_record(
+        sampling_failure,
+        errors=certified.errors,
+        trials=certified.trials,
+        scheme="every example once" if noiseless else "fresh noise",
+        identical=False,
+        seed=final_seed(job.seed, digest, setting),
+    )
+    loss_upper = loss_upper_of(theorem, certified.escape, risk)
     record = SparsityRecord(
-        theorem=certified.theorem,
+        theorem=theorem,
         variant=method.variant,
         layers=tuple(
             NoiseLayer(
@@ -109,17 +120,14 @@ def measure_sparse(
             )
             for name, own, scale, distance, shape in rows
         ),
-        network_digest=layers.digest(),
+        network_digest=digest,
         escape=certified.escape,
-        setting={
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in certified.details["setting"].items()
-        },
+        setting=vars(setting),
         charges=charges,
         grid_nats=total_nats(charges),
         choices=1,
         passes=0 if noiseless else method.passes,
-        loss_upper=1.0,
+        loss_upper=loss_upper,
         device="cuda" if job.device.type == "cuda" else "cpu",
         prior=candidate.kind,  # type: ignore[arg-type]
         prior_fraction=len(job.split.prior) / len(job.split),
@@ -129,16 +137,6 @@ def measure_sparse(
         margin=certified.margin if math.isfinite(certified.margin) else None,
         images=images,
     )
-    risk = risk_record(
-        sampling_failure,
-        errors=certified.errors,
-        trials=certified.trials,
-        scheme="every example once" if noiseless else "fresh noise",
-        identical=False,
-        seed=final_seed(job.seed, record.network_digest, setting_of(record)),
-    )
-    loss_upper = loss_upper_of(record.theorem, record.escape, risk)
-    record = record.model_copy(update={"loss_upper": loss_upper})
     # Equal noise around network and prior, in float64: the KL of the theorem.
     scales = tensor_scales(record)
     network = {name: p.detach().double() for name, p in candidate.module.named_parameters()}
