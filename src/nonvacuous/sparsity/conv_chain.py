@@ -86,13 +86,8 @@ class Pool:
         if self.kind == "max":
             return functional.max_pool2d(images, self.kernel, self.stride)
         if self.kind == "average":
-            return functional.avg_pool2d(
-                images,
-                self.kernel,
-                self.stride,
-                self.padding,
-                count_include_pad=self.count_include_pad,
-            )
+            ways, padded = (self.kernel, self.stride, self.padding), self.count_include_pad
+            return functional.avg_pool2d(images, *ways, count_include_pad=padded)
         return images
 
 

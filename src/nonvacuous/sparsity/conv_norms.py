@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from nonvacuous.errors import NotYetSupported
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, ImageShape, Pool, Stage
-from nonvacuous.sparsity.norms import UpperNorm, spectral_norm, up
+from nonvacuous.sparsity.norms import UpperNorm, row_norm, spectral_norm, up
 from nonvacuous.sparsity.weights import Layers, Network
 
 #: Maps of at most this many entries are written out as a matrix and measured exactly.
@@ -53,8 +53,7 @@ def unrolled(layer: ConvLayer, shape: ImageShape) -> Tensor:
 
 def unit_norm(layer: ConvLayer) -> float:
     """The largest norm of a kernel: how much one unit moves per unit of movement of its input."""
-    matrix = layer.matrix.detach().cpu()
-    return up(float(matrix.square().sum(1).max().sqrt()), terms=4 * matrix.shape[1])
+    return row_norm(layer.matrix.cpu(), columns=layer.matrix.shape[1])
 
 
 def pool_norm(pool: Pool, shape: ImageShape) -> float:

@@ -22,7 +22,7 @@ from nonvacuous.sparsity.constants import Charge, Ledger, drifted, far, scalar
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage, receptive_field
 from nonvacuous.sparsity.conv_jacobian import ConvBounds, mean_shifts, pattern, slopes_of_margins
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
-from nonvacuous.sparsity.judging import Move, NoisyJudge
+from nonvacuous.sparsity.judging import NoisyJudge
 from nonvacuous.sparsity.noise import (
     ConvInputs,
     ConvPass,
@@ -150,6 +150,7 @@ class ConvEvaluator(NoisyJudge[ConvSetting]):
     ) -> None:
         chain, prior = chain.to(device), prior.to(device)
         super().__init__(chain, prior, asked, device)
+        self.last = (ConvSetting.other_blend,) if self.sparse else ()
         with torch.enable_grad():  # norms of pooling use derivatives
             self.bounds, self._charges = _network_bounds(chain, prior, sparse=self.sparse)
         self._differences, self._norms = _pairs(prior)
@@ -181,9 +182,6 @@ class ConvEvaluator(NoisyJudge[ConvSetting]):
 
     def forms(self) -> list[tuple[Any, ...]]:
         return [(5, "cap", 1), (8, "exponential", 0)]
-
-    def own_moves(self) -> tuple[list[Move[ConvSetting]], list[Move[ConvSetting]]]:
-        return [], [ConvSetting.other_blend] if self.sparse else []
 
     def thresholds(self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass) -> Tensor:
         chain, bounds, sigmas = self.network, self.bounds, setting.sigmas

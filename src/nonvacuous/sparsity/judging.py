@@ -205,12 +205,15 @@ class NoisyJudge(Judge[TailedT]):
     rounds        of the search, at most, at each stride
     kind          its settings
     coarse        noise scales of the first layer that the search begins with
+    early, last   coordinates that other theorems have not: before the first layer's noise, and last
     """
 
     every_class: ClassVar[bool] = False
     rounds: ClassVar[int]
     kind: type[TailedT]
     coarse: ClassVar[range]
+    early: Sequence[Move[TailedT]] = ()
+    last: Sequence[Move[TailedT]] = ()
 
     @abstractmethod
     def drawn(self, inputs: Any, seed: int) -> list[tuple[Any, tuple[Tensor, ...]]]:
@@ -219,10 +222,6 @@ class NoisyJudge(Judge[TailedT]):
     @abstractmethod
     def forms(self) -> list[tuple[Any, ...]]:
         """What the search begins with for each noise: an escape probability, a tail, its factor."""
-
-    @abstractmethod
-    def own_moves(self) -> tuple[list[Move[TailedT]], list[Move[TailedT]]]:
-        """Coordinates that other theorems have not: before the first layer's noise, and last."""
 
     @abstractmethod
     def thresholds(self, setting: TailedT, inputs: Any, noisy: Any) -> Tensor:
@@ -262,10 +261,16 @@ class NoisyJudge(Judge[TailedT]):
         layers = len(self.distances)
         steps = (2,) + (0,) * (layers - 2)
         starts = [self.kind(first, steps, *form) for first in self.coarse for form in self.forms()]
-        kind, (early, last) = self.kind, self.own_moves()
+        kind = self.kind
         first, *single = (partial(kind.one_scale, layer=k) for k in range(layers))
-        moves: list[Move[TailedT]] = [kind.all_scales, *single, kind.other_escape, *early, first]
-        moves += [kind.other_factor, kind.other_tail, *last]
+        moves: list[Move[TailedT]] = [
+            kind.all_scales,
+            *single,
+            kind.other_escape,
+            *self.early,
+            first,
+        ]
+        moves += [kind.other_factor, kind.other_tail, *self.last]
         return descend(starts, objective, moves, rounds=self.rounds, progress=progress)
 
 
@@ -281,6 +286,7 @@ class Evaluator(NoisyJudge[Setting]):
     """
 
     rounds, kind, coarse = 12, Setting, range(-52, 0, 6)
+    early, last = (Setting.other_named,), (Setting.unanchored,)
 
     def __init__(
         self, layers: Layers, prior: Layers, asked: SparseSettings, device: torch.device
@@ -347,6 +353,3 @@ class Evaluator(NoisyJudge[Setting]):
             "F": [(5, SIZES, 4, self.sparse), (8, SIZES, 4, self.sparse)],
         }
         return forms[self.theorem]
-
-    def own_moves(self) -> tuple[list[Move[Setting]], list[Move[Setting]]]:
-        return [Setting.other_named], [Setting.unanchored]
