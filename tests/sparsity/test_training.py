@@ -232,7 +232,7 @@ def test_bad_chains(some_digits):
 
 
 def test_divergence_is_told(some_digits):
-    with pytest.raises(Diverged, match="smaller learning_rate"):
+    with pytest.raises(Diverged, match="pull or activity, or a smaller learning_rate"):
         train_chain(
             initial_chain((64, 30, 30, 10), seed=0),
             some_digits,

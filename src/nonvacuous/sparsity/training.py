@@ -245,8 +245,8 @@ def sound_loss(loss: Tensor, phase: str, step: int, steps: int, rate: float) -> 
     value = float(loss.detach())
     if not value < 1e6:
         raise Diverged(
-            f"{phase}: the loss is {value:g} after {step + 1} of {steps} steps. Try a smaller "
-            f"learning_rate (now {rate:g}) or less noise."
+            f"{phase}: the loss is {value:g} after {step + 1} of {steps} steps. Try less noise, "
+            f"pull or activity, or a smaller learning_rate (now {rate:g})."
         )
     return value
 
