@@ -14,33 +14,22 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.report.plots import Series, bars, histogram, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.sparsity.findings import Shown
-from nonvacuous.studies.sparsity_tables import (
-    GUESSING,
-    Record,
-    activity_table,
-    bound_table,
-    bounds_of,
-    caveats,
-    certificate_verdict,
-    constant_answer,
-    epsilon_table,
-    radius_text,
-    risk_text,
-)
+from nonvacuous.studies import sparsity_tables as tables
+from nonvacuous.studies.sparsity_tables import Record
 from nonvacuous.study.study import Single
 
 
 def write_text(result: Single, console: Console) -> None:
     record = result.record
     console.print(record["answer"], soft_wrap=True)
-    bounds = [bound_table(record)] if bounds_of(record) else []
-    for table in (activity_table(record), epsilon_table(record), *bounds):
+    bounds = [tables.bound_table(record)] if tables.bounds_of(record) else []
+    for table in (tables.activity_table(record), tables.epsilon_table(record), *bounds):
         words = table.numeric is not None
         numeric = tuple(number > 0 and not words for number in range(len(table.headings)))
         console.print()
         replace(table, numeric=numeric).print(console)
     console.print()
-    for line in caveats(record):
+    for line in tables.caveats(record):
         console.print(line, soft_wrap=True)
     asked = "asked: units to be inactive for the radius (95 % of the examples have so many); "
     console.print(
@@ -66,7 +55,7 @@ def page(result: Single, command: str) -> StudyPage:
     return StudyPage(
         title="Sparsity",
         question=f"How sparse is {record['model']} on {record['data']}, and does it help?",
-        lead=certificate_verdict(record) if certified else record["answer"],
+        lead=tables.certificate_verdict(record) if certified else record["answer"],
         badges=_badges(record),
         sections=tuple(filter(None, sections)),
         footer=(command, f"seed {record['seed']}; Python {sys.version.split()[0]}"),
@@ -83,7 +72,7 @@ def _badges(record: Record) -> tuple[str, ...]:
     if record["certificates"]:
         # The first, not the better of the two: a number picked after looking is another claim.
         first = record["certificates"][0]
-        risk = risk_text(first["risk_upper"], constant_answer(record)[1])
+        risk = tables.risk_text(first["risk_upper"], tables.constant_answer(record)[1])
         badges.append(f"certificate {risk}, {first['variant']}")
     return tuple(badges)
 
@@ -107,7 +96,7 @@ def _activity(record: Record) -> Section:
         "A unit is active on an example when its pre-activation is above zero. “never” and "
         f"“always” count units over all examples{more}",
         Figure(bars(names, shares, title="Active units", x_label="share of the layer")),
-        activity_table(record),
+        tables.activity_table(record),
         folded="Layer by layer",
     )
 
@@ -118,7 +107,7 @@ def _radii(record: Record, shown: Shown) -> Section:
         for entry, layer in zip(record["radii"], shown.radii, strict=True)
     }
     quantiles = tuple(
-        (e["name"], f"{e['sparsity']:,}", f"{e['zero']:.1%}", *map(radius_text, e["radius"]))
+        (e["name"], f"{e['sparsity']:,}", f"{e['zero']:.1%}", *map(tables.radius_text, e["radius"]))
         for e in record["radii"]
     )
     norms = (
@@ -188,7 +177,7 @@ def _ratio(record: Record) -> Section:
         "For each example the greedy sparsity s*(x, ε) counts the units that lie below zero by at "
         f"least {record['level']:g} times what a change of relative size ε can do.{ratio}",
         Figure(picture),
-        epsilon_table(record),
+        tables.epsilon_table(record),
         folded="As a table",
     )
 
@@ -241,18 +230,18 @@ def _surely_off(record: Record, shown: Shown) -> Section:
 
 
 def _bounds(record: Record) -> Section:
-    heading, bounds = "What does a bound make of it?", bounds_of(record)
+    heading, bounds = "What does a bound make of it?", tables.bounds_of(record)
     if not bounds:
-        return Section.of(heading, *caveats(record))
-    answer, error = constant_answer(record)
+        return Section.of(heading, *tables.caveats(record))
+    answer, error = tables.constant_answer(record)
     picture = bars(
         [name for name, _, _ in bounds],
         {"risk at most": [risk for _, risk, _ in bounds]},
         title="Bounds on the risk",
         x_label="risk",
-        level=("guessing" if answer == GUESSING else "always the largest class", error),
+        level=("guessing" if answer == tables.GUESSING else "always the largest class", error),
     )
-    return Section.of(heading, *caveats(record), Figure(picture), bound_table(record))
+    return Section.of(heading, *tables.caveats(record), Figure(picture), tables.bound_table(record))
 
 
 #: What each term of a certificate is called, and how it is written; bounds are rounded up.
@@ -286,7 +275,7 @@ def _terms(record: Record) -> Section:
     variants = tuple(f"Theorem {e['theorem']}, {e['variant']}" for e in entries)
     return Section.of(
         "Where does the certificate come from?",
-        f"{certificate_verdict(record)} Prior: {record['prior']}. The risk is at most "
+        f"{tables.certificate_verdict(record)} Prior: {record['prior']}. The risk is at most "
         "kl⁻¹(noisy loss, (KL + ln(2√n/δ) + searches) / n) / (1 − p), for the network itself "
         "and not for a noisy copy of it.",
         Table(("term", *variants), tuple(rows)),
