@@ -18,22 +18,13 @@ from torch import Tensor
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity import noise
 from nonvacuous.sparsity.constants import Charge, Ledger, drifted, far, scalar
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage, receptive_field
 from nonvacuous.sparsity.conv_jacobian import ConvBounds, mean_shifts, pattern, slopes_of_margins
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
 from nonvacuous.sparsity.judging import NoisyJudge
-from nonvacuous.sparsity.noise import (
-    ConvInputs,
-    ConvPass,
-    check_examples,
-    conv_pass,
-    pair_margins,
-    patch_norm,
-    pieces,
-    standard_noise,
-    with_bias,
-)
+from nonvacuous.sparsity.noise import ConvInputs, ConvPass
 from nonvacuous.sparsity.setting import BLENDS, ConvSetting, SparseSettings
 from nonvacuous.sparsity.thresholds import anchored_means, levels, tail_threshold
 
@@ -45,7 +36,7 @@ _RIVALS = 3
 
 def read_inputs(chain: ConvChain, prior: ConvChain, examples: Examples) -> ConvInputs:
     """The examples on the chain's device, in float64; refuse what does not fit."""
-    check_examples(examples, chain)
+    noise.check_examples(examples, chain)
     chain.check_active(examples.inputs)
     images = chain.images(examples.inputs)
     labels = examples.labels.to(images.device, torch.int64)
@@ -53,7 +44,7 @@ def read_inputs(chain: ConvChain, prior: ConvChain, examples: Examples) -> ConvI
     with torch.no_grad():
         columns = [
             _expected_sizes(reference, images[part], labels[part])
-            for part in pieces(chain, len(labels))
+            for part in noise.pieces(chain, len(labels))
         ]
     return ConvInputs(images, labels, *map(torch.cat, zip(*columns, strict=True)))
 
@@ -64,14 +55,14 @@ def _expected_sizes(
     """Norms of patches, the nearest rivals, and norms of the gradients of margins to them."""
     columns, patches, patterns = [], [], []
     for stage in chain.stages:
-        patches.append(with_bias(stage, stage.layer.patches(images)))
-        columns.append(patch_norm(patches[-1]))
+        patches.append(noise.with_bias(stage, stage.layer.patches(images)))
+        columns.append(noise.patch_norm(patches[-1]))
         before = stage.layer(images)
         if stage is not chain.stages[-1]:
             nothing = torch.zeros(len(images), stage.positions, dtype=images.dtype)
             patterns.append(pattern(stage, before.flatten(2), nothing.to(images.device)))
         images = stage.pool(before.clamp(min=0))
-    margins = pair_margins(before.flatten(1), labels)
+    margins = noise.pair_margins(before.flatten(1), labels)
     count = min(_RIVALS, chain.classes - 1)
     rivals = margins.topk(count, dim=1, largest=False).indices
     starts = chain.output[labels][:, None] - chain.output[rivals]
@@ -142,7 +133,7 @@ _SUBSET = 2000
 class ConvEvaluator(NoisyJudge[ConvSetting]):
     """One variant of the theorem for one network and prior; the network is measured once."""
 
-    every_class, noisy_pass = True, staticmethod(conv_pass)
+    every_class, noisy_pass = True, staticmethod(noise.conv_pass)
     rounds, kind, coarse = 8, ConvSetting, range(-60, -11, 8)
 
     def __init__(
@@ -176,7 +167,7 @@ class ConvEvaluator(NoisyJudge[ConvSetting]):
         chosen = torch.randperm(len(inputs), generator=order)[:subset].to(self.device)
         generator = torch.Generator(self.device).manual_seed(derived_seed(seed, "search noise"))
         return [
-            (part, standard_noise(self.network, len(part), generator))
+            (part, noise.standard_noise(self.network, len(part), generator))
             for part in self._parts(inputs.part(chosen))
         ]
 

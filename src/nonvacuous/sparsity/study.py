@@ -12,19 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.bounds import checks
+from nonvacuous.bounds import checks, norms
 from nonvacuous.bounds.holdout import holdout
-from nonvacuous.bounds.norms import (
-    bartlett_gap,
-    golowich_gap,
-    grid_point,
-    grid_share,
-    margin_risk,
-    neyshabur_gap,
-)
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.progress import Progress
+from nonvacuous.sparsity import measuring
 from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_norms import unrolled_layers
@@ -37,15 +30,7 @@ from nonvacuous.sparsity.findings import (
     Shown,
     SparsityStudy,
 )
-from nonvacuous.sparsity.measuring import (
-    Measured,
-    activity,
-    at_epsilon,
-    measure,
-    measure_conv,
-    measure_radii,
-    quantiles,
-)
+from nonvacuous.sparsity.measuring import Measured
 from nonvacuous.sparsity.noise import check_examples
 from nonvacuous.sparsity.norms import frobenius_norm, row_norm, spectral_norm
 from nonvacuous.sparsity.radii import LEVEL, LocalScales, PlainChain, local_scales
@@ -111,11 +96,11 @@ def study(
     if base is not None:
         network.check_same_shape(base)
     convolutional = isinstance(network, ConvChain)
-    looking: Any = measure_conv if convolutional else measure
+    looking: Any = measuring.measure_conv if convolutional else measuring.measure
     asked: dict[str, Any] = {"epsilons": sizes, "level": LEVEL, "progress": progress}
     measured: Measured = looking(network, sample.inputs, sample.labels.cpu(), **asked)
     longest = _longest(measured.norms, network.biased and not convolutional, input_norm)
-    norms, note = _from_norms(network, base, measured, longest, failure)
+    compared, note = _from_norms(network, base, measured, longest, failure)
     scales, radii = _radii(network, measured, longest, sample, progress)
     names = network.names[:-1]
     middle = measured.choices[len(measured.choices) // 2]
@@ -133,13 +118,13 @@ def study(
         level=LEVEL,
         failure=failure,
         seed=seed,
-        activity=activity(names, measured),
+        activity=measuring.activity(names, measured),
         radii=tuple(
             LayerRadii(
                 name=name,
                 sparsity=len(measured.lit[k]) + int(network.biased) - scales.active[k + 1],
                 zero=float((radii[k] == 0).double().mean()),
-                radius=quantiles(radii[k]),
+                radius=measuring.quantiles(radii[k]),
                 row=scales.row[k],
                 joint=scales.joint[k],
                 way=scales.ways[k],
@@ -148,8 +133,8 @@ def study(
             for k, name in enumerate(names)
             if scales is not None
         ),
-        epsilons=tuple(at_epsilon(names, choice) for choice in measured.choices),
-        norm_bounds=norms,
+        epsilons=tuple(measuring.at_epsilon(names, choice) for choice in measured.choices),
+        norm_bounds=compared,
         held_out=_held_out(network, base, sample, held_out, failure),
         certificates=tuple(
             certify_sparse(network, base, sample, each, seed=seed, progress=progress)
@@ -204,7 +189,7 @@ def _radii(
     ]
     cost = max(len(w) ** 2 * w.shape[1] for w in chain.weights[:-1])
     scales = local_scales(chain.weights, active=active, input_norm=longest, babel=cost <= _BABEL)
-    return scales, measure_radii(chain, sample.inputs, scales, progress=progress)
+    return scales, measuring.measure_radii(chain, sample.inputs, scales, progress=progress)
 
 
 def _network(model: nn.Module | Network, examples: Examples) -> Network:
@@ -285,7 +270,7 @@ def norm_bounds(
     """
     chain = PlainChain.of(network)
     weights, width = chain.weights, chain.widest
-    layers, n = len(weights), len(margins)
+    layers = len(weights)
     exact = [spectral_norm(weight) for weight in weights]
     spectral = [_grid(value) for value in exact]
     whole = [frobenius_norm(w, rows=w.shape[0], columns=w.shape[1]) for w in weights]
@@ -301,16 +286,16 @@ def norm_bounds(
 
     gaps = {
         "Bartlett, Foster, Telgarsky 2017": partial(
-            bartlett_gap, inputs_norm=total, spectral_norms=spectral, row_sums=sums, width=width,
-            examples=n, failure=grid_share(failure, numbers=2 * layers + 1),
+            norms.bartlett_gap, inputs_norm=total, spectral_norms=spectral, row_sums=sums,
+            width=width, failure=norms.grid_share(failure, numbers=2 * layers + 1),
         ),
         "Neyshabur, Bhojanapalli, Srebro 2018": partial(
-            neyshabur_gap, input_norm=input_norm, width=width, examples=n, frobenius_norms=whole,
-            spectral_norms=exact, failure=grid_share(failure, numbers=1),
+            norms.neyshabur_gap, input_norm=input_norm, width=width, frobenius_norms=whole,
+            spectral_norms=exact, failure=norms.grid_share(failure, numbers=1),
         ),
         "Golowich, Rakhlin, Shamir 2018": partial(
-            golowich_gap, input_norm=input_norm, frobenius_norms=frobenius, examples=n,
-            classes=len(weights[-1]), failure=grid_share(failure, numbers=layers + 1),
+            norms.golowich_gap, input_norm=input_norm, frobenius_norms=frobenius,
+            classes=len(weights[-1]), failure=norms.grid_share(failure, numbers=layers + 1),
         ),
     }  # fmt: skip
     return tuple(_best(name, gap, margins) for name, gap in gaps.items())
@@ -321,16 +306,17 @@ def _best(name: str, gap: Callable[..., float], margins: Tensor) -> NormBound:
     positive = margins[margins > 0]
     largest = float(positive.max()) if len(positive) else 1.0
     # From the largest margin that anything has, downward: above it everything is an error.
-    tried = [grid_point(max(largest, 1e-12), downward=True) * 2.0 ** (-j / 4) for j in range(41)]
+    highest = norms.grid_point(max(largest, 1e-12), downward=True)
+    tried = [highest * 2.0 ** (-j / 4) for j in range(41)]
     # 2 ** (j / 4) again, so that the margins are the very points of the grid.
-    points = sorted({grid_point(value * (1 - 1e-9)) for value in tried})
-    candidates = []
+    points = sorted({norms.grid_point(value * (1 - 1e-9)) for value in tried})
+    candidates, examples = [], len(margins)
     for margin in points:
-        errors, value = int((margins <= margin).sum()), gap(margin=margin)
-        risk = margin_risk(margin_errors=errors, examples=len(margins), gap=value)
+        errors, value = int((margins <= margin).sum()), gap(margin=margin, examples=examples)
+        risk = norms.margin_risk(margin_errors=errors, examples=examples, gap=value)
         candidates.append(NormBound(name, margin, errors, value, risk))
-    return min(candidates, key=lambda bound: bound.margin_errors / len(margins) + bound.gap)
+    return min(candidates, key=lambda bound: bound.margin_errors / examples + bound.gap)
 
 
 def _grid(value: float) -> float:
-    return grid_point(max(value, _SMALLEST))
+    return norms.grid_point(max(value, _SMALLEST))

@@ -17,15 +17,8 @@ from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.sparsity.charges import check_charges
 from nonvacuous.risk.losses import zero_one
+from nonvacuous.rules import derandomization as rules
 from nonvacuous.rules.convolutions import wrong_convolution, wrong_sizes, wrong_structure
-from nonvacuous.rules.derandomization import (
-    evaluator_for,
-    layers_from,
-    loss_upper_of,
-    odd_norm,
-    setting_of,
-    wrong_layer_distance,
-)
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certify import final_seed, recount
 from nonvacuous.sparsity.conv_chain import ConvChain
@@ -58,9 +51,9 @@ def _check_terms(certificate: Certificate) -> str:
         raise Disagreement("the theorem's KL is needed, in full.", "complexity")
     if "kl_nats" not in certificate.bound.inputs or certificate.bound.name != "derandomized":
         raise Disagreement("the bound is not the theorem of this mode.", "bound.name")
-    setting = setting_of(record)
+    setting = rules.setting_of(record)
     equal(record.escape, setting.escape_probability, "sparsity.escape")
-    expected = loss_upper_of(record.theorem, record.escape, certificate.empirical)
+    expected = rules.loss_upper_of(record.theorem, record.escape, certificate.empirical)
     equal(record.loss_upper, expected, "sparsity.loss_upper")
     check_charges(record, setting, complexity, classes=certificate.data.classes)
     if isinstance(setting, Setting | ConvSetting):
@@ -68,7 +61,7 @@ def _check_terms(certificate: Certificate) -> str:
         equal(scales, setting.sigmas, "sparsity.layers")
     wrong = (
         wrong_convolution(record)
-        or wrong_layer_distance(record, complexity)
+        or rules.wrong_layer_distance(record, complexity)
         or wrong_sizes(record, complexity)
     )
     if wrong is not None:
@@ -150,7 +143,7 @@ def _check_losses(inquiry: Inquiry) -> None:
     def norms() -> str:
         # In a convolutional network the constant stands in every patch, not in the input.
         constant = record.images is None and len(record.layers[0].tensors) > 1
-        odd = odd_norm(record, bound_part, constant=constant)
+        odd = rules.odd_norm(record, bound_part, constant=constant)
         if odd is not None:
             word, claimed, own = odd
             why = f"it says {claimed!r}, the examples give {own!r}."
@@ -169,8 +162,8 @@ def _check_losses(inquiry: Inquiry) -> None:
         # To see whether the recorded losses were the luck of one draw.
         enough = min(_MOST_PASSES, -(-_FRESH_TRIALS // len(bound_part)))
         again = recount(
-            evaluator_for(record, layers, center, device),
-            setting_of(record),
+            rules.evaluator_for(record, layers, center, device),
+            rules.setting_of(record),
             bound_part,
             passes=record.passes if exact else max(record.passes, enough),
             seed=used,
@@ -208,13 +201,13 @@ def _both(inquiry: Inquiry) -> tuple[tuple[Network, DiagonalGaussian], ...]:
     prior, posterior = inquiry.contents.prior, inquiry.contents.posterior
     if prior is None or posterior is None:
         raise NotAsked("prior and network are not both at hand.")
-    layers = layers_from(record, posterior.means)
+    layers = rules.layers_from(record, posterior.means)
     equal(record.network_digest, layers.digest(), "sparsity.network_digest")
     named = {name for layer in record.layers for name in layer.tensors}
     odd = sorted(named ^ set(posterior.names))
     if odd:
         raise Disagreement(f"{odd[0]!r} is not in both layers and tensors.", "sparsity.layers")
-    return (layers, posterior), (layers_from(record, prior.means), prior)
+    return (layers, posterior), (rules.layers_from(record, prior.means), prior)
 
 
 class MethodChecking(PriorChecking):
@@ -224,7 +217,7 @@ class MethodChecking(PriorChecking):
 
     def seed(self, certificate: Certificate) -> str:
         record = _record(certificate)
-        expected = final_seed(certificate.seed, record.network_digest, setting_of(record))
+        expected = final_seed(certificate.seed, record.network_digest, rules.setting_of(record))
         equal(certificate.empirical.seed, expected, "empirical.seed")
         return "derived from the seed, the network and the frozen setting."
 

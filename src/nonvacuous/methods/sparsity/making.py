@@ -23,14 +23,9 @@ from nonvacuous.methods.sparsity.candidate import (
     sparse_twin,
     trained_candidate,
 )
+from nonvacuous.rules import derandomization as rules
 from nonvacuous.rules.arithmetic import bound_record, risk_record
 from nonvacuous.rules.convolutions import convolution_records, tensor_scales
-from nonvacuous.rules.derandomization import (
-    charge_records,
-    counts_constant,
-    loss_upper_of,
-    norm_range,
-)
 from nonvacuous.sparsity.certify import certify_sparse, final_seed, frozen_setting
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network, read_parameters
@@ -91,8 +86,8 @@ def measure_sparse(
         device=job.device,
         progress=job.progress,
     )
-    shortest, longest = norm_range(bound_part, constant=counts_constant(layers))
-    charges = charge_records(certified.charges)
+    shortest, longest = rules.norm_range(bound_part, constant=rules.counts_constant(layers))
+    charges = rules.charge_records(certified.charges)
     images, shapes = None, tuple[ConvolutionRecord | None, ...]([None] * len(tensors))
     if isinstance(layers, ConvChain):
         images, shapes = layers.input_shape, convolution_records(layers, certified.scales)
@@ -110,7 +105,7 @@ def measure_sparse(
         identical=False,
         seed=final_seed(job.seed, digest, setting),
     )
-    loss_upper = loss_upper_of(theorem, certified.escape, risk)
+    loss_upper = rules.loss_upper_of(theorem, certified.escape, risk)
     record = SparsityRecord(
         theorem=theorem,
         variant=method.variant,
