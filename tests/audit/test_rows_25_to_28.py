@@ -15,8 +15,8 @@ from nonvacuous.methods import Sparsity
 from nonvacuous.risk.losses import bounded_cross_entropy
 from nonvacuous.rules.arithmetic import bound_record, complexity_nats, recompute_bound
 from nonvacuous.rules.attempts import Standing
-from nonvacuous.sparsity.certify import final_seed, frozen_setting
-from nonvacuous.sparsity.setting import total_nats
+from nonvacuous.sparsity.certify import final_seed
+from nonvacuous.sparsity.setting import frozen_setting, total_nats
 
 from . import sparse_worlds
 from .planting import assert_conditional, assert_refused, bound_with

@@ -23,9 +23,8 @@ from nonvacuous.rules.convolutions import (
     wrong_convolution,
     wrong_structure,
 )
-from nonvacuous.sparsity.certify import frozen_setting
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
-from nonvacuous.sparsity.setting import total_nats
+from nonvacuous.sparsity.setting import frozen_setting, total_nats
 from nonvacuous.sparsity_records import NoiseLayer, SparsityRecord
 from tests.examples import some
 

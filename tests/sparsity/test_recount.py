@@ -9,8 +9,8 @@ import torch
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.certify import evaluator_of, final_seed, frozen_setting, recount
-from nonvacuous.sparsity.setting import SparseSettings, UniformSetting
+from nonvacuous.sparsity.certify import evaluator_of, final_seed, recount
+from nonvacuous.sparsity.setting import SparseSettings, UniformSetting, frozen_setting
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.calls import certify_sparse
 from tests.sparsity.weight_noise import random_layers

@@ -13,8 +13,9 @@ from nonvacuous.methods.sparsity.charges import check_charges, hidden_widths
 from nonvacuous.records import ComplexityRecord, KlTerm
 from nonvacuous.rules.derandomization import charge_records
 from nonvacuous.sparsity import constants
-from nonvacuous.sparsity.certify import AnySetting, evaluator_of
+from nonvacuous.sparsity.certify import evaluator_of
 from nonvacuous.sparsity.setting import (
+    AnySetting,
     ConvSetting,
     Setting,
     SparseSettings,

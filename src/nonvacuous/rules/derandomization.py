@@ -14,9 +14,9 @@ from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.records import ComplexityRecord, RiskRecord
 from nonvacuous.rules.arithmetic import tolerance
 from nonvacuous.rules.convolutions import chain_from
-from nonvacuous.sparsity.certify import AnyEvaluator, AnySetting, evaluator_of, frozen_setting
+from nonvacuous.sparsity.certify import AnyEvaluator, evaluator_of
 from nonvacuous.sparsity.constants import Charge
-from nonvacuous.sparsity.setting import SparseSettings
+from nonvacuous.sparsity.setting import AnySetting, SparseSettings, frozen_setting
 from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 

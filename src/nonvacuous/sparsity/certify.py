@@ -7,12 +7,10 @@ seed: nothing is searched then. Whoever writes certificates and whoever checks t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from nonvacuous.data.examples import Examples
@@ -22,29 +20,14 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
-from nonvacuous.sparsity.conv_theorem import CONV_THEOREM, ConvEvaluator
+from nonvacuous.sparsity.conv_theorem import ConvEvaluator
 from nonvacuous.sparsity.gauge import gauged
 from nonvacuous.sparsity.judging import Evaluator, Judge, Judged
-from nonvacuous.sparsity.setting import (
-    BLENDS,
-    ESCAPES,
-    FIRST_SCALE,
-    SIZES,
-    TAILS,
-    THEOREMS,
-    ConvSetting,
-    Scales,
-    Setting,
-    SparseSettings,
-    UniformSetting,
-    total_nats,
-)
+from nonvacuous.sparsity.setting import CONV_THEOREM, AnySetting, Scales, SparseSettings, total_nats
 from nonvacuous.sparsity.theorem_a import UniformEvaluator
 from nonvacuous.sparsity.weights import Layers, Network
 
-#: The theorems, and what they choose.
 AnyEvaluator = Judge[Any]
-AnySetting = Setting | UniformSetting | ConvSetting
 
 
 @dataclass(frozen=True)
@@ -259,62 +242,6 @@ def evaluator_of(
             )
     evaluator: AnyEvaluator = kind(layers, prior, asked, torch.device(device))
     return evaluator
-
-
-# A certificate that was made earlier: its setting, and its losses counted again.
-
-
-def frozen_setting(
-    theorem: str, variant: str, record: Mapping[str, Any], *, convolutional: bool = False
-) -> AnySetting:
-    """The setting that a record names; positions outside the grids are refused."""
-    if theorem not in THEOREMS:
-        raise BadInput(f"there is no Theorem {theorem!r}; there are {', '.join(THEOREMS)}")
-    if convolutional and theorem != CONV_THEOREM:
-        raise BadInput(
-            f"theorem {theorem!r} does not cover convolutions; a convolutional network is "
-            f"certified by theorem {CONV_THEOREM}"
-        )
-    kind: Any = ConvSetting if convolutional else UniformSetting if theorem == "A" else Setting
-    names = {entry.name for entry in fields(kind)}
-    if set(record) != names:
-        odd = sorted(set(record) ^ names)
-        raise BadInput(f"a setting of Theorem {theorem} has {sorted(names)}; see {odd}")
-    try:
-        # A record from a file may hold anything: positions are whole numbers, and no fractions.
-        setting: AnySetting = TypeAdapter(kind).validate_json(json.dumps(dict(record)), strict=True)
-    except (TypeError, ValidationError) as error:
-        raise BadInput(f"the setting cannot be read: {error}") from error
-    if setting.first not in FIRST_SCALE or setting.escape not in range(len(ESCAPES)):
-        raise BadInput("the setting names a noise scale or an escape probability off its grid")
-    _check_free(theorem, variant, setting)
-    return setting
-
-
-def _check_free(theorem: str, variant: str, setting: AnySetting) -> None:
-    """A choice that costs nothing must be none: it would draw other noise, or ask for less."""
-    if isinstance(setting, UniformSetting):
-        if min(setting.inactive, default=0) < 0:
-            raise BadInput("the setting asks for less than no inactive unit")
-        if variant != "sparse" and any(setting.inactive):
-            raise BadInput("a setting without the use of inactive units asks for some")
-        return
-    if setting.tail not in {"D": (None,), "E": TAILS, "F": (SIZES,)}[theorem]:
-        raise BadInput(f"the setting's tail cannot be {setting.tail!r}")
-    if isinstance(setting, ConvSetting):
-        if setting.blend not in range(len(BLENDS)):
-            raise BadInput("the setting names a share of norms off its grid")
-        if variant != "sparse" and setting.blend != ConvSetting.blend:
-            raise BadInput(
-                "a setting without the use of inactive units has no share of norms to name"
-            )
-        return
-    if theorem == "D" and setting.factor:
-        raise BadInput("Theorem D has no tail, and the setting names a factor of it")
-    if setting.anchored and (theorem == "D" or variant != "sparse"):
-        raise BadInput(
-            f"Theorem {theorem}, {variant}, has no mean shifts that meet the prior's weights"
-        )
 
 
 def recount(

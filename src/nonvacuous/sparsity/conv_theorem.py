@@ -124,8 +124,6 @@ def _distance(mine: Stage, theirs: Stage, known: float) -> tuple[float, Charge]:
     return far(name, moved * (1.0 + 1e-10) + lost, known, fineness=_DRIFT_FINENESS)
 
 
-#: The one proof for chains of convolutions.
-CONV_THEOREM = "E"
 #: Examples on which settings are compared, unless the caller says otherwise.
 _SUBSET = 2000
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from typing import Any, ClassVar, Literal, Self, get_args
+
+from pydantic import TypeAdapter, ValidationError
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
@@ -18,6 +21,8 @@ from nonvacuous.sparsity_records import ChargeRecord
 Theorem = Literal["A", "D", "E", "F"]
 Variant = Literal["sparse", "dense"]
 THEOREMS: tuple[Theorem, ...] = ("A", "D", "E", "F")
+#: The one proof for chains of convolutions.
+CONV_THEOREM = "E"
 #: Escape probabilities to choose from.
 ESCAPES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.45)
 #: Scales are 2^(j/4): the first layer's j is one of these, the others are steps between layers.
@@ -285,3 +290,60 @@ def kl_nats(squared_distances: tuple[float, ...], sigmas: tuple[float, ...]) -> 
 def total_nats(charges: Iterable[Charge | ChargeRecord]) -> float:
     """The sum of a ledger, rounded up."""
     return math.fsum(line.nats for line in charges) * (1.0 + 1e-12)
+
+
+#: What the theorems choose.
+AnySetting = Setting | UniformSetting | ConvSetting
+
+
+def frozen_setting(
+    theorem: str, variant: str, record: Mapping[str, Any], *, convolutional: bool = False
+) -> AnySetting:
+    """The setting that a record names; positions outside the grids are refused."""
+    if theorem not in THEOREMS:
+        raise BadInput(f"there is no Theorem {theorem!r}; there are {', '.join(THEOREMS)}")
+    if convolutional and theorem != CONV_THEOREM:
+        raise BadInput(
+            f"theorem {theorem!r} does not cover convolutions; a convolutional network is "
+            f"certified by theorem {CONV_THEOREM}"
+        )
+    kind: Any = ConvSetting if convolutional else UniformSetting if theorem == "A" else Setting
+    names = {entry.name for entry in fields(kind)}
+    if set(record) != names:
+        odd = sorted(set(record) ^ names)
+        raise BadInput(f"a setting of Theorem {theorem} has {sorted(names)}; see {odd}")
+    try:
+        # A record from a file may hold anything: positions are whole numbers, and no fractions.
+        setting: AnySetting = TypeAdapter(kind).validate_json(json.dumps(dict(record)), strict=True)
+    except (TypeError, ValidationError) as error:
+        raise BadInput(f"the setting cannot be read: {error}") from error
+    if setting.first not in FIRST_SCALE or setting.escape not in range(len(ESCAPES)):
+        raise BadInput("the setting names a noise scale or an escape probability off its grid")
+    _check_free(theorem, variant, setting)
+    return setting
+
+
+def _check_free(theorem: str, variant: str, setting: AnySetting) -> None:
+    """A choice that costs nothing must be none: it would draw other noise, or ask for less."""
+    if isinstance(setting, UniformSetting):
+        if min(setting.inactive, default=0) < 0:
+            raise BadInput("the setting asks for less than no inactive unit")
+        if variant != "sparse" and any(setting.inactive):
+            raise BadInput("a setting without the use of inactive units asks for some")
+        return
+    if setting.tail not in {"D": (None,), "E": TAILS, "F": (SIZES,)}[theorem]:
+        raise BadInput(f"the setting's tail cannot be {setting.tail!r}")
+    if isinstance(setting, ConvSetting):
+        if setting.blend not in range(len(BLENDS)):
+            raise BadInput("the setting names a share of norms off its grid")
+        if variant != "sparse" and setting.blend != ConvSetting.blend:
+            raise BadInput(
+                "a setting without the use of inactive units has no share of norms to name"
+            )
+        return
+    if theorem == "D" and setting.factor:
+        raise BadInput("Theorem D has no tail, and the setting names a factor of it")
+    if setting.anchored and (theorem == "D" or variant != "sparse"):
+        raise BadInput(
+            f"Theorem {theorem}, {variant}, has no mean shifts that meet the prior's weights"
+        )

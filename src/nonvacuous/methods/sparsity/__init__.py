@@ -123,7 +123,7 @@ class Sparsity(Method):
 
     def check(self, model: nn.Module, loss: Loss) -> None:
         from nonvacuous.sparsity.conv_reading import is_convolutional
-        from nonvacuous.sparsity.conv_theorem import CONV_THEOREM
+        from nonvacuous.sparsity.setting import CONV_THEOREM
 
         if loss.name != "zero-one":
             raise BadInput(

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.records import ComplexityRecord
 from nonvacuous.rules.derandomization import charge_records
-from nonvacuous.sparsity.certify import AnySetting
 from nonvacuous.sparsity.constants import EXPONENTS, FINENESS, LARGEST_TABLE, Charge, chosen_among
-from nonvacuous.sparsity.setting import ConvSetting, Setting, UniformSetting, total_nats
+from nonvacuous.sparsity.setting import AnySetting, ConvSetting, Setting, UniformSetting, total_nats
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 from nonvacuous.verification.findings import Disagreement, equal
 

@@ -26,11 +26,11 @@ from nonvacuous.methods.sparsity.candidate import (
 from nonvacuous.rules import derandomization as rules
 from nonvacuous.rules.arithmetic import bound_record, risk_record
 from nonvacuous.rules.convolutions import convolution_records, tensor_scales
-from nonvacuous.sparsity.certify import certify_sparse, final_seed, frozen_setting
+from nonvacuous.sparsity.certify import certify_sparse, final_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network, read_parameters
 from nonvacuous.sparsity.noise import FEWEST
-from nonvacuous.sparsity.setting import SparseSettings, total_nats
+from nonvacuous.sparsity.setting import SparseSettings, frozen_setting, total_nats
 from nonvacuous.sparsity_records import ConvolutionRecord, NoiseLayer, SparsityRecord
 
 #: Theorem A draws no noise, so nothing is spent on sampling.
