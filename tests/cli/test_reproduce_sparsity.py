@@ -53,7 +53,7 @@ def test_one_command_then_resume_and_force(small, invoke, monkeypatch):
     whole = json.loads(invoke(*WORDS, "--resume", "--json").out)
     assert [case["case"]["prior"] for case in whole["cases"]] == ["learned:0.3", "zero"]
     with monkeypatch.context() as patch:
-        patch.setattr(sparsity_mnist, "train_chain", None)
+        patch.setattr(sparsity_mnist.training, "train_chain", None)
         assert json.loads(invoke(*WORDS, "--resume", "--json").out) == whole
     again = json.loads(invoke(*WORDS, "--force", "--json").out)
     assert [case["best"] for case in again["cases"]] == [case["best"] for case in whole["cases"]]

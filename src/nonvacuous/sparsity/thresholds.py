@@ -12,14 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from nonvacuous.bounds.sparsity import (
-    chi_quantile,
-    expected_shortfall,
-    kink,
-    lipschitz_quantile,
-    self_normalized_quantile,
-    two_sided_quantile,
-)
+from nonvacuous.bounds import sparsity as bounds
 from nonvacuous.sparsity.constants import Constants
 from nonvacuous.sparsity.noise import Inputs, NoisyPass
 from nonvacuous.sparsity.setting import Tailed
@@ -47,14 +40,14 @@ def quantiles(
     T_k of each hidden layer, per hidden layer a table over the number of units, and t(p).
     """
     share = escape / (len(widths) * (2 if sparse else 1))
-    coordinates = tuple(two_sided_quantile(failure=share, events=d) for d in widths)
+    coordinates = tuple(bounds.two_sided_quantile(failure=share, events=d) for d in widths)
     # Only layers before the last hidden one need the length of their noise.
     chi = []
     for width in widths[:-1]:
         entries = range(width + 1) if sparse else (width,) * (width + 1)
-        table = [chi_quantile(degrees=n, failure=share) for n in entries]
+        table = [bounds.chi_quantile(degrees=n, failure=share) for n in entries]
         chi.append(torch.tensor(table, dtype=torch.float64, device="cpu").to(device))
-    return coordinates, tuple(chi), self_normalized_quantile(share)
+    return coordinates, tuple(chi), bounds.self_normalized_quantile(share)
 
 
 def threshold_d(
@@ -86,7 +79,7 @@ def threshold_d(
     if sparse:
         level = coordinates[-1]
         near = (noisy.before[-1].abs() < 2.0 * level * (noise * _SAFE)).sum(1)
-        rest = kink(level)
+        rest = bounds.kink(level)
         means = (KINK - rest) * constants.sums(labels, near) + rest * whole
     spread = (noise.square() * norms.square() + 2.0 * scales[-1][:, None].square()).sqrt()
     return norms * error[:, None] + noise * (means + KINK * norms) + quantile * spread
@@ -107,7 +100,7 @@ def levels(widths: Sequence[int], escape: float, *, sparse: bool) -> tuple[float
         return escape, 0.0
     event = escape * EVENT_SHARE
     count = sum(layer * width for layer, width in enumerate(widths, start=1))
-    quantile = lipschitz_quantile(failure=event, events=count)
+    quantile = bounds.lipschitz_quantile(failure=event, events=count)
     return escape * (1.0 - EVENT_SHARE), quantile
 
 
@@ -153,7 +146,7 @@ def tail_threshold(variance: Tensor, guess: Tensor, failure: float, setting: Tai
     """
     if setting.tail == "cap":
         cap = setting.tail_factor * guess
-        reached = expected_shortfall(failure) * cap.sqrt()
+        reached = bounds.expected_shortfall(failure) * cap.sqrt()
         return torch.where(variance * _SAFE <= cap, reached, torch.inf)
     nats = -math.log(failure)
     rate = setting.tail_factor * (2.0 * nats / guess).sqrt()
@@ -220,7 +213,7 @@ def mean_shifts(shifts: Shifts, labels: Tensor, constants: Constants, anchor: Te
     if constants.drift is not None:
         gaps = torch.stack([gaps for gaps, _, _ in shifts]).sum(0)
         return anchored_means(gaps, labels, anchor, constants.drift)
-    whole, rest = constants.sums(labels), kink(_STABLE)
+    whole, rest = constants.sums(labels), bounds.kink(_STABLE)
     total = torch.zeros_like(shifts[0][1])[:, None]
     for _, reach, excess in shifts:
         near = (excess < _STABLE * reach[:, None]).sum(1)
@@ -267,7 +260,7 @@ def joint_levels(widths: Sequence[int], escape: float, *, sparse: bool) -> tuple
     """Likewise; one event for each unit, on both sides."""
     if not sparse:
         return escape, 0.0
-    quantile = expected_shortfall(escape * EVENT_SHARE / (2 * sum(widths)))
+    quantile = bounds.expected_shortfall(escape * EVENT_SHARE / (2 * sum(widths)))
     return escape * (1.0 - EVENT_SHARE), quantile
 
 
@@ -328,7 +321,7 @@ def threshold_f(
     else:
         means = KINK * spread.amax(1, keepdim=True) * constants.sums(inputs.labels)
     variance = norms.square() * grown[:, None] + 2.0 * caps[-1][:, None].square()
-    total = means + norms * carried[:, None] + expected_shortfall(left) * variance.sqrt()
+    total = means + norms * carried[:, None] + bounds.expected_shortfall(left) * variance.sqrt()
     return torch.where(kept[:, None], total, torch.inf)
 
 

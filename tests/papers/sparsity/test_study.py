@@ -121,7 +121,7 @@ def test_every_network_has_its_certificates_and_its_twin(finished):
 
 def test_finished_networks_are_not_computed_again(finished, monkeypatch):
     folder, result = finished
-    monkeypatch.setattr(sparsity_mnist, "train_chain", None)
+    monkeypatch.setattr(sparsity_mnist.training, "train_chain", None)
     monkeypatch.setattr(sparsity_mnist, "certificates", None)
     told = []
     again = run(
@@ -144,7 +144,7 @@ def test_a_lost_certificate_is_computed_from_the_stored_network(finished, monkey
     before = json.loads(path.read_text())
     path.unlink()
     whole.unlink()
-    monkeypatch.setattr(sparsity_mnist, "train_chain", None)
+    monkeypatch.setattr(sparsity_mnist.training, "train_chain", None)
     run(small(), folder, resume=True)
     after = json.loads(path.read_text())
     for record in (before, after):

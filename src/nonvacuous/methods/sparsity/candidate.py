@@ -16,15 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nonvacuous.certification import measurement
 from nonvacuous.certification.candidate import frozen_copy, start_at, with_weights
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import (
-    plain_test,
-    separate_twin,
-    trained_twin,
-    twin_seed,
-    twin_split,
-)
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.distributions.storage import tensors_digest
@@ -139,16 +133,18 @@ def sparse_twin(
     """What a plain test promises: of the learned prior, or of a network that is trained for it."""
     if candidate.saw is not None:
         own = with_weights(candidate.module, candidate.center)
-        return plain_test(own, job.examples, job.split, failure=job.failure, separate=False)
+        return measurement.plain_test(
+            own, job.examples, job.split, failure=job.failure, separate=False
+        )
     if method.given is not None:
         if candidate.start is None:
             return None  # a prior of zeros says nothing about where training starts
         start = frozen_copy(candidate.start).requires_grad_(True)
-        return trained_twin(job, start, method.plain_training)
-    split, seed = twin_split(job.examples, job.seed), twin_seed(job.seed)
+        return measurement.trained_twin(job, start, method.plain_training)
+    split, seed = measurement.twin_split(job.examples, job.seed), measurement.twin_seed(job.seed)
     trainer = Trainer(method, job, model)
     weights = trainer.kept("twin", job.examples.subset(split.prior), seed)
-    return separate_twin(job, with_weights(trainer.start, weights), split)
+    return measurement.separate_twin(job, with_weights(trainer.start, weights), split)
 
 
 # Training: weights by name in, weights by name out. A chain of linear layers is trained with the

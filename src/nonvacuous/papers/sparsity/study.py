@@ -29,20 +29,14 @@ from nonvacuous.progress import Progress
 from nonvacuous.risk.losses import class_margins
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity import training
 from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.measuring import measure
 from nonvacuous.sparsity.priors import make_prior, shifted_copies
 from nonvacuous.sparsity.radii import LEVEL, forward
 from nonvacuous.sparsity.setting import THEOREMS, SparseSettings
 from nonvacuous.sparsity.study import norm_bounds
-from nonvacuous.sparsity.training import (
-    Chain,
-    chain_errors,
-    spectral_norms,
-    squared_distances,
-    train_chain,
-    unit_norm,
-)
+from nonvacuous.sparsity.training import Chain
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.study.study import Context, Finished, Study
 
@@ -188,9 +182,9 @@ class _Networks:
         self._device = torch.device(at.device)
         self._test = None
         if dataset.test is not None:
-            self._test = unit_norm(dataset.test, centered=cell.centered).to(self._device)
+            self._test = training.unit_norm(dataset.test, centered=cell.centered).to(self._device)
         self._recipe = cell.recipe
-        case, train = cell.cases[0], unit_norm(dataset.train, centered=cell.centered)
+        case, train = cell.cases[0], training.unit_norm(dataset.train, centered=cell.centered)
         if case.share != 1.0:
             seed = derived_seed(cell.seed, "share")
             split = make_split(len(train), prior_fraction=case.share, seed=seed)
@@ -218,7 +212,7 @@ class _Networks:
         seed = derived_seed(settings.seed, case.key)
         weights = self._stored(case.key)
         if weights is None:
-            weights = train_chain(
+            weights = training.train_chain(
                 prior.start,
                 prior.bound,
                 settings=replace(self._recipe.network, pull=case.pull),
@@ -246,15 +240,15 @@ class _Networks:
         return CaseResult(
             case=case,
             examples=len(prior.bound),
-            train_errors=chain_errors(weights, prior.bound),
-            test_errors=0 if test is None else chain_errors(weights, test),
+            train_errors=training.chain_errors(weights, prior.bound),
+            test_errors=0 if test is None else training.chain_errors(weights, test),
             test_examples=0 if test is None else len(test),
             prior_errors=prior.errors,
             twin=prior.held_out_twin(
                 failure=(settings.failure + settings.sampling_failure) / settings.attempts
             ),
-            moved=squared_distances(weights, prior.center),
-            spectral=spectral_norms(weights),
+            moved=training.squared_distances(weights, prior.center),
+            spectral=training.spectral_norms(weights),
             active=active,
             activity=ratios,
             certificates=promised,
