@@ -23,23 +23,9 @@ from nonvacuous.bounds.sparsity import derandomized
 from nonvacuous.data.examples import Examples
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.constants import (
-    Charge,
-    Constants,
-    check_covering,
-    chosen_among,
-    constants,
-    measured,
-)
-from nonvacuous.sparsity.noise import (
-    Inputs,
-    NoisyPass,
-    noisy_pass,
-    pair_margins,
-    pieces,
-    read_inputs,
-    standard_noise,
-)
+from nonvacuous.sparsity import constants, noise
+from nonvacuous.sparsity.constants import Charge, Constants
+from nonvacuous.sparsity.noise import Inputs, NoisyPass
 from nonvacuous.sparsity.setting import (
     SIZES,
     Scales,
@@ -75,7 +61,7 @@ class Judge(ABC, Generic[SettingT]):
     """
 
     sampled: ClassVar[bool] = True
-    noisy_pass: Callable[..., Any] = staticmethod(noisy_pass)
+    noisy_pass: Callable[..., Any] = staticmethod(noise.noisy_pass)
 
     def __init__(
         self, network: Network, prior: Network, asked: SparseSettings, device: torch.device
@@ -84,7 +70,7 @@ class Judge(ABC, Generic[SettingT]):
         self.device, self.network = device, cast(Any, network.to(device))
         self.prior = cast(Any, prior)
         self.distances = network.squared_distances(prior)
-        self._shared = chosen_among(asked.choices)
+        self._shared = constants.chosen_among(asked.choices)
 
     @abstractmethod
     def charges(self, setting: SettingT) -> tuple[Charge, ...]:
@@ -96,7 +82,7 @@ class Judge(ABC, Generic[SettingT]):
 
     def read(self, examples: Examples) -> Any:
         """What the theorem needs of the examples, on the device; refuse what does not fit."""
-        return read_inputs(self.network, self.prior.to(self.device), examples)
+        return noise.read_inputs(self.network, self.prior.to(self.device), examples)
 
     @abstractmethod
     def search(self, inputs: Any, *, seed: int, progress: Progress | None) -> SettingT:
@@ -139,11 +125,11 @@ class Judge(ABC, Generic[SettingT]):
         generator = torch.Generator(inputs.labels.device).manual_seed(seed)
         for _ in range(passes):
             for part in self._parts(inputs):
-                noise = standard_noise(self.network, len(part), generator)
-                yield part, self.noisy_pass(self.network, part, setting.sigmas, noise)
+                drawn = noise.standard_noise(self.network, len(part), generator)
+                yield part, self.noisy_pass(self.network, part, setting.sigmas, drawn)
 
     def _parts(self, inputs: Any) -> Iterator[Any]:
-        return (inputs.part(piece) for piece in pieces(self.network, len(inputs)))
+        return (inputs.part(piece) for piece in noise.pieces(self.network, len(inputs)))
 
 
 def close(level: Tensor, margin: Tensor) -> Tensor:
@@ -229,7 +215,7 @@ class NoisyJudge(Judge[TailedT]):
 
     def judged(self, setting: TailedT, inputs: Any, noisy: Any) -> Judged:
         """Lost where some class comes within its threshold of the label; NaN counts as a loss."""
-        margins = pair_margins(noisy.scores, inputs.labels)
+        margins = noise.pair_margins(noisy.scores, inputs.labels)
         levels = (self.thresholds(setting, inputs, noisy) * (1.0 + _RELATIVE)).expand_as(margins)
         room = _ABSOLUTE * noisy.scores.abs().amax(1, keepdim=True)
         clear = (margins > levels + room).scatter(1, inputs.labels[:, None], True)
@@ -250,8 +236,8 @@ class NoisyJudge(Judge[TailedT]):
             if complexity > 3.0:
                 return vacuous(1.0, complexity)
             lost = 0
-            for part, noise in drawn:
-                noisy = self.noisy_pass(self.network, part, setting.sigmas, noise)
+            for part, standard in drawn:
+                noisy = self.noisy_pass(self.network, part, setting.sigmas, standard)
                 lost += int(self.judged(setting, part, noisy)[0].sum())
             share = lost / tried
             upper = float(kl_inverse_upper(share, slack))
@@ -293,7 +279,7 @@ class Evaluator(NoisyJudge[Setting]):
     ) -> None:
         super().__init__(layers, prior, asked, device)
         self.layers = layers
-        self._actual = measured(layers, units=self.theorem == "F")
+        self._actual = constants.measured(layers, units=self.theorem == "F")
         self._rounded = cache(self._round)
         output = prior.weights[-1]
         hidden = prior.weights[1:-1] if self.theorem == "F" else ()
@@ -305,7 +291,7 @@ class Evaluator(NoisyJudge[Setting]):
         return self._rounded(setting.anchored, setting.named)
 
     def _round(self, anchored: bool, named: bool) -> Constants:
-        rounded = constants(
+        rounded = constants.constants(
             self.layers,
             self.prior,
             norms="each" if self.sparse and self.theorem == "D" else "all",
@@ -315,7 +301,7 @@ class Evaluator(NoisyJudge[Setting]):
             units=self.theorem == "F",
             actual=self._actual,
         )
-        check_covering(rounded, self._actual)
+        constants.check_covering(rounded, self._actual)
         return rounded.to(self.device)
 
     def charges(self, setting: Setting) -> tuple[Charge, ...]:
@@ -341,7 +327,7 @@ class Evaluator(NoisyJudge[Setting]):
             subset = min(subset, max(_FEWEST, 3 * subset // pairs))
         chosen = torch.randperm(len(inputs), generator=generator, device=self.device)[:subset]
         part = inputs.part(chosen)
-        return [(part, standard_noise(self.network, len(part), generator))]
+        return [(part, noise.standard_noise(self.network, len(part), generator))]
 
     def forms(self) -> list[tuple[Any, ...]]:
         """A cap suits networks near their prior, whose activations the prior predicts; otherwise

@@ -13,18 +13,11 @@ from torch import Tensor
 
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.risk.losses import class_margins
+from nonvacuous.sparsity import radii
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
 from nonvacuous.sparsity.findings import SHARES, AtEpsilon, LayerActivity, LayerAtEpsilon
-from nonvacuous.sparsity.radii import (
-    LayerStability,
-    LocalScales,
-    NormTables,
-    PlainChain,
-    forward,
-    greedy_sparsity,
-    local_radii,
-)
+from nonvacuous.sparsity.radii import LayerStability, LocalScales, NormTables, PlainChain
 from nonvacuous.sparsity.weights import Layers
 
 #: Numbers held at once for one layer: 32 MiB of float64.
@@ -104,11 +97,11 @@ def measure(
     tables = NormTables.of(chain.weights)
     for rows in _chunks(len(inputs), chain.widest, "activity", progress):
         values = chain.inputs(inputs[rows])
-        hidden, outputs = forward(chain.weights, values)
+        hidden, outputs = radii.forward(chain.weights, values)
         own, norms = [chain.units(layer) for layer in hidden], values.norm(dim=1)
         choices = []
         for epsilon in epsilons:
-            greedy = greedy_sparsity(tables, hidden, norms, epsilon=epsilon, level=level)
+            greedy = radii.greedy_sparsity(tables, hidden, norms, epsilon=epsilon, level=level)
             kept = tuple(map(LayerStability.of, own, greedy.thresholds))
             choices.append(Choice(epsilon, greedy.sparsity, greedy.ratio, kept))
         parts.append(Measured.of(norms, outputs, labels[rows], own, choices))
@@ -120,9 +113,9 @@ def measure_radii(
     chain: PlainChain, inputs: Tensor, scales: LocalScales, *, progress: Progress | None = None
 ) -> tuple[Tensor, ...]:
     chunks = _chunks(len(inputs), chain.widest, "radii", progress)
-    hidden = (forward(chain.weights, chain.inputs(inputs[rows]))[0] for rows in chunks)
-    radii: tuple[Tensor, ...] = together([local_radii(values, scales) for values in hidden])
-    return radii
+    hidden = (radii.forward(chain.weights, chain.inputs(inputs[rows]))[0] for rows in chunks)
+    every: tuple[Tensor, ...] = together([radii.local_radii(values, scales) for values in hidden])
+    return every
 
 
 def _chunks(examples: int, widest: int, phase: str, progress: Progress | None) -> Iterator[slice]:

@@ -25,14 +25,9 @@ from nonvacuous.errors import BadInput
 from nonvacuous.kinds import prior_kind
 from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity import training
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
-from nonvacuous.sparsity.training import (
-    Chain,
-    ChainTraining,
-    chain_errors,
-    initial_chain,
-    train_chain,
-)
+from nonvacuous.sparsity.training import Chain, ChainTraining
 
 #: The weights of a chain, or a network that has them.
 CenterT = TypeVar("CenterT")
@@ -154,20 +149,20 @@ def make_prior(
     """
     where = torch.device(device) if device is not None else train.inputs.device
     sizes = (train.inputs[:1].numel(), *widths, train.classes)
-    drawn = initial_chain(sizes, seed=derived_seed(seed, "start"), start=start)
+    drawn = training.initial_chain(sizes, seed=derived_seed(seed, "start"), start=start)
     initial = tuple(matrix.to(where) for matrix in drawn)
 
     def learn(own: Examples, seed: int) -> Chain:
         if learned is not None:
             return tuple(matrix.to(where) for matrix in learned)
         own = own.to(where) if copied is None else copied(own.to(where))
-        return train_chain(
+        return training.train_chain(
             initial, own, settings=settings, seed=seed, phase="prior", progress=progress
         )
 
     zero = tuple(0.0 * matrix for matrix in initial)
     made = _centered(prior, train.to(where), initial, zero, learn, seed=seed)
-    errors = chain_errors(made.center, made.bound) if made.kind == "learned" else None
+    errors = training.chain_errors(made.center, made.bound) if made.kind == "learned" else None
     return replace(made, errors=errors)
 
 

@@ -17,19 +17,12 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.progress import Progress
-from nonvacuous.sparsity import measuring
+from nonvacuous.sparsity import findings, measuring
 from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_norms import unrolled_layers
 from nonvacuous.sparsity.conv_reading import read_faithfully
-from nonvacuous.sparsity.findings import (
-    SHARES,
-    HeldOut,
-    LayerRadii,
-    NormBound,
-    Shown,
-    SparsityStudy,
-)
+from nonvacuous.sparsity.findings import HeldOut, LayerRadii, NormBound, Shown, SparsityStudy
 from nonvacuous.sparsity.measuring import Measured
 from nonvacuous.sparsity.noise import check_examples
 from nonvacuous.sparsity.norms import frobenius_norm, row_norm, spectral_norm
@@ -184,7 +177,8 @@ def _radii(
         return None, ()
     chain = PlainChain.of(network)
     active = [
-        max(1, int(np.quantile(layer.numpy(), SHARES[-1], method="higher"))) + int(chain.constant)
+        max(1, int(np.quantile(layer.numpy(), findings.SHARES[-1], method="higher")))
+        + int(chain.constant)
         for layer in measured.active
     ]
     cost = max(len(w) ** 2 * w.shape[1] for w in chain.weights[:-1])

@@ -16,12 +16,7 @@ from nonvacuous.models import build
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_faithfully, read_network
-from nonvacuous.sparsity.conv_training import (
-    ConvTraining,
-    step_size,
-    train_conv,
-    without_biases,
-)
+from nonvacuous.sparsity.conv_training import ConvTraining, step_size, train_conv, without_biases
 from nonvacuous.sparsity.priors import make_conv_prior, make_prior
 from nonvacuous.sparsity.training import ChainTraining, scaled, train_chain, unit_norm
 from nonvacuous.sparsity.weights import Network

@@ -7,15 +7,8 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, Context
 
 from nonvacuous.kinds import prior_kind
-from nonvacuous.papers.sparsity.results import (
-    PAPER,
-    PROTOTYPE_NOTE,
-    CaseResult,
-    SparsityResult,
-    does_sparsity_help,
-    promise,
-    verdict,
-)
+from nonvacuous.papers.sparsity import results
+from nonvacuous.papers.sparsity.results import CaseResult, SparsityResult, promise
 from nonvacuous.papers.sparsity.settings import VARIANTS
 from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
@@ -51,7 +44,7 @@ def tables(result: SparsityResult) -> tuple[Table, ...]:
         }
         for entry in result.cases
     )
-    return (Table.of(rows, does_sparsity_help(result)), *_goal_tables(result))
+    return (Table.of(rows, results.does_sparsity_help(result)), *_goal_tables(result))
 
 
 def _goal_tables(result: SparsityResult) -> tuple[Table, ...]:
@@ -107,7 +100,7 @@ def page(result: SparsityResult, command: str) -> StudyPage:
     goals = _goal_tables(result)
     beaten = any(case.twin is not None and case.best < case.twin for case in result.cases)
     sections = (
-        Section.of("Were the goals met?", PROTOTYPE_NOTE, *goals) if goals else None,
+        Section.of("Were the goals met?", results.PROTOTYPE_NOTE, *goals) if goals else None,
         Section.of("Every network, every theorem", certificate_table(result)),
         _sparsity(result),
         _curve(result, "width", lambda entry: entry.case.width, "units in each hidden layer"),
@@ -125,7 +118,7 @@ def page(result: SparsityResult, command: str) -> StudyPage:
         badges=(settings.data, f"confidence {confidence:g}", "deterministic predictor"),
         # A section that has nothing to say is left out.
         sections=tuple(filter(None, sections)),
-        footer=(command, PAPER, f"seed {settings.seed}"),
+        footer=(command, results.PAPER, f"seed {settings.seed}"),
     )
 
 
@@ -171,7 +164,7 @@ def _sparsity(result: SparsityResult) -> Section | None:
             "dense": promise(gain.dense),
             "sparse": promise(gain.sparse),
             "change": f"{gain.change:+.1%}",
-            "sparsity": verdict(gain),
+            "sparsity": results.verdict(gain),
         }
         for gain in result.gains()
     ]
@@ -179,7 +172,7 @@ def _sparsity(result: SparsityResult) -> Section | None:
         return None
     return Section.of(
         "Does sparsity help?",
-        does_sparsity_help(result),
+        results.does_sparsity_help(result),
         "dense: every unit counts as able to change. sparse: units that the noise cannot switch "
         "are left out. An l1-sparse network was trained with a penalty on activations.",
         Table.of(rows, words=("network", "active units", "theorem", "sparsity")),
