@@ -238,13 +238,10 @@ def _certificate(settings: SparsitySettings) -> list[str]:
         words += ["--theorem", settings.theorem]
     if settings.unit_norm is not None:
         words.append("--unit-norm" if settings.unit_norm else "--no-unit-norm")
+    prior = settings.prior or "none"
     if settings.weights is None:
         plain = _USUAL.get(settings.model, settings.model).removesuffix("/no-bias")
         words += ["--model", f"{plain}/no-bias", "--activity", f"{settings.activity:g}"]
-        return (
-            [*words, "--prior", settings.prior] if settings.prior not in (None, "none") else words
-        )
+        return words if prior == "none" else [*words, "--prior", prior]
     words += ["--model", settings.model, "--weights", str(settings.weights)]
-    if settings.prior in (None, "none", "zero"):
-        return [*words, "--prior", "zero"]
-    return [*words, "--initial", str(settings.prior)]
+    return [*words, *(("--prior", "zero") if prior in ("none", "zero") else ("--initial", prior))]
