@@ -59,28 +59,22 @@ def train(settings: SparsitySettings, examples: Examples, at: Context) -> Subjec
     pull = settings.pull_toward(wanted)
     shared: dict[str, Any] = {"steps": settings.steps, "activity": settings.activity}
     asked = "zero" if wanted == "none" else wanted
-    seed, then = settings.seed, derived_seed(settings.seed, "network")
+    first: dict[str, Any] = {"seed": settings.seed, "progress": at.progress}
+    then = first | {"seed": derived_seed(settings.seed, "network")}
     if convolutional:
         hidden = read_network(initial, few).hidden
         recipe = ConvTraining(learning_rate=step_size(hidden), **shared)
-        prior = make_conv_prior(
-            asked, examples, initial, settings=recipe, seed=seed, progress=at.progress
-        )
+        prior = make_conv_prior(asked, examples, initial, settings=recipe, **first)
         rate = step_size(hidden, learned=prior.kind == "learned", pull=pull)
         recipe = replace(recipe, pull=pull, learning_rate=rate)
-        trained = train_conv(
-            prior.start, examples, settings=recipe, toward=prior.center, seed=then,
-            progress=at.progress,
-        )  # fmt: skip
+        trained = train_conv(prior.start, examples, settings=recipe, toward=prior.center, **then)
         center, bound = prior.center, prior.bound
     else:
         chain = ChainTraining(**shared)
         widths = [len(weight) for weight in initial.parameters()][:-1]
-        base = make_prior(asked, examples, widths, settings=chain, seed=seed, progress=at.progress)
-        weights = train_chain(
-            base.start, examples, settings=replace(chain, pull=pull), toward=base.center, seed=then,
-            progress=at.progress,
-        )  # fmt: skip
+        base = make_prior(asked, examples, widths, settings=chain, **first)
+        chain = replace(chain, pull=pull)
+        weights = train_chain(base.start, examples, settings=chain, toward=base.center, **then)
         names = [name for name, _ in initial.named_parameters()]
         trained, center = (
             with_weights(initial, dict(zip(names, each, strict=True)))

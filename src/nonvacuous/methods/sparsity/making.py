@@ -17,12 +17,7 @@ from nonvacuous.certification.measurement import Measured, complexity_of, frozen
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.sparsity import Sparsity
-from nonvacuous.methods.sparsity.candidate import (
-    SparseCandidate,
-    given_candidate,
-    sparse_twin,
-    trained_candidate,
-)
+from nonvacuous.methods.sparsity import candidate as candidates
 from nonvacuous.rules import derandomization as rules
 from nonvacuous.rules.arithmetic import bound_record, risk_record
 from nonvacuous.rules.convolutions import convolution_records, tensor_scales
@@ -48,10 +43,10 @@ def make(method: Sparsity, job: Job, model: nn.Module) -> Certificate:
             "seen. Bring more examples, or take a prior that needs none"
         )
     if method.given is None:
-        fixed = trained_candidate(method, job, model)
+        fixed = candidates.trained_candidate(method, job, model)
     else:
-        fixed = given_candidate(model, job.examples, job.split, prior=method.given)
-    twin = sparse_twin(method, job, fixed, model) if method.twin else None
+        fixed = candidates.given_candidate(model, job.examples, job.split, prior=method.given)
+    twin = candidates.sparse_twin(method, job, fixed, model) if method.twin else None
     candidate, measured = measure_sparse(method, job, fixed)
     save_candidate(job.folder, candidate)
     weights = dict(candidate.module.state_dict())
@@ -60,7 +55,7 @@ def make(method: Sparsity, job: Job, model: nn.Module) -> Certificate:
 
 
 def measure_sparse(
-    method: Sparsity, job: Job, candidate: SparseCandidate
+    method: Sparsity, job: Job, candidate: candidates.SparseCandidate
 ) -> tuple[Candidate, Measured]:
     """Search a setting, freeze it, draw fresh noise, count, and write every term down."""
     example = job.examples.inputs[:2].cpu()
