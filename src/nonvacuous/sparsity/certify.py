@@ -147,14 +147,9 @@ def final_estimate(
 ) -> SparsityCertificate:
     """Draw fresh noise for a setting that is final, and turn the counts into the certificate."""
     asked = judge.asked
+    own, phase = final_seed(seed, judge.network.digest(), setting), "fresh noise"
     count = count_losses(
-        judge,
-        setting,
-        inputs,
-        passes=asked.passes,
-        seed=final_seed(seed, judge.network.digest(), setting),
-        phase="fresh noise",
-        progress=progress,
+        judge, setting, inputs, passes=asked.passes, seed=own, phase=phase, progress=progress
     )
     loss_upper = judge.loss_upper(setting, count.errors, count.trials)
     charges = judge.charges(setting)

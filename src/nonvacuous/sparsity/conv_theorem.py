@@ -101,14 +101,9 @@ def _network_bounds(
             distance.append(ledger.paid(_distance(mine, theirs, unit_norm(scale.layer))))
     largest = float(_pairs(known)[1].max())
     output, center = chain.output, prior.output
-    moved = drifted(
-        output,
-        center,
-        largest,
-        fineness=_DRIFT_FINENESS,
-        least=-math.inf,
-        size=float(torch.maximum(output.abs(), center.abs()).max()),
-    )
+    size = float(torch.maximum(output.abs(), center.abs()).max())
+    fineness, least = _DRIFT_FINENESS, -math.inf
+    moved = drifted(output, center, largest, fineness=fineness, least=least, size=size)
     drift = ledger.paid(moved)
     bounds = ConvBounds(tuple(spectral), tuple(rows), tuple(distance), tuple(pools), drift)
     return bounds, tuple(ledger.charges)

@@ -161,13 +161,13 @@ def _check_losses(inquiry: Inquiry) -> None:
         exact = same or record.passes == 0
         # To see whether the recorded losses were the luck of one draw.
         enough = min(_MOST_PASSES, -(-_FRESH_TRIALS // len(bound_part)))
-        again = recount(
+        passes = record.passes if exact else max(record.passes, enough)
+        judge, setting = (
             rules.evaluator_for(record, layers, center, device),
             rules.setting_of(record),
-            bound_part,
-            passes=record.passes if exact else max(record.passes, enough),
-            seed=used,
-            progress=inquiry.progress,
+        )
+        again = recount(
+            judge, setting, bound_part, passes=passes, seed=used, progress=inquiry.progress
         )
         claimed = certificate.empirical
         if claimed.errors is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from torch import nn
 
@@ -65,22 +66,16 @@ def measure_sparse(
     budget, bound_part = job.budget(sampled=not noiseless), job.bound_part
     failure = budget.bound.share
     sampling_failure = None if noiseless else budget.sampling.share
-    certified = certify_sparse(
-        layers,
-        prior_layers,
-        bound_part,
-        SparseSettings(
-            theorem=method.theorem,
-            variant=method.variant,
-            confidence=1.0 - failure,
-            sampling_failure=sampling_failure or failure,
-            passes=method.passes,
-            subset=method.search_examples,
-        ),
-        seed=job.seed,
-        device=job.device,
-        progress=job.progress,
+    asked = SparseSettings(
+        theorem=method.theorem,
+        variant=method.variant,
+        confidence=1.0 - failure,
+        sampling_failure=sampling_failure or failure,
+        passes=method.passes,
+        subset=method.search_examples,
     )
+    where: dict[str, Any] = {"device": job.device, "progress": job.progress}
+    certified = certify_sparse(layers, prior_layers, bound_part, asked, seed=job.seed, **where)
     shortest, longest = rules.norm_range(bound_part, constant=rules.counts_constant(layers))
     charges = rules.charge_records(certified.charges)
     images, shapes = None, tuple[ConvolutionRecord | None, ...]([None] * len(tensors))

@@ -75,22 +75,17 @@ def certificates(
         # Their cost grows with the square of the depth, and beyond ten layers F is far ahead.
         if theorem in ("D", "E") and layers.hidden > _DEEP:
             continue
-        certificate = certify_sparse(
-            layers,
-            center,
-            examples,
-            SparseSettings(
-                theorem=theorem,
-                variant=variant,
-                confidence=1.0 - settings.failure,
-                sampling_failure=settings.sampling_failure,
-                choices=len(asked) * settings.attempts,
-                subset=subset,
-                gauge=settings.gauge,
-            ),
-            seed=derived_seed(seed, theorem, variant),
-            progress=progress,
+        chosen = SparseSettings(
+            theorem=theorem,
+            variant=variant,
+            confidence=1.0 - settings.failure,
+            sampling_failure=settings.sampling_failure,
+            choices=len(asked) * settings.attempts,
+            subset=subset,
+            gauge=settings.gauge,
         )
+        own = derived_seed(seed, theorem, variant)
+        certificate = certify_sparse(layers, center, examples, chosen, seed=own, progress=progress)
         # None for a threshold that no margin can exceed: JSON has no infinity.
         record = json.loads(json.dumps(certificate.to_dict()), parse_constant=lambda _: None)
         promised[f"{theorem} {variant}"] = {name: record[name] for name in _KEPT}
@@ -210,6 +205,7 @@ class _Networks:
         settings, prior = self._cell, self._prior
         started = time.perf_counter()
         seed = derived_seed(settings.seed, case.key)
+        shared: dict[str, Any] = {"seed": seed, "progress": self._at.progress}
         weights = self._stored(case.key)
         if weights is None:
             weights = training.train_chain(
@@ -217,22 +213,14 @@ class _Networks:
                 prior.bound,
                 settings=replace(self._recipe.network, pull=case.pull),
                 toward=prior.center,
-                seed=seed,
                 phase="network",
                 device=self._device,
-                progress=self._at.progress,
+                **shared,
             )
             self._keep(case.key, weights)
         self._shown.record({"case": case.key, "seed": seed}, paid=settings.attempts)
         between = time.perf_counter()
-        promised = certificates(
-            weights,
-            prior.center,
-            prior.bound,
-            settings=settings,
-            seed=seed,
-            progress=self._at.progress,
-        )
+        promised = certificates(weights, prior.center, prior.bound, settings=settings, **shared)
         ended = time.perf_counter()
         test = self._test
         shown = prior.bound if test is None else test
