@@ -136,9 +136,7 @@ def _through(stage: Stage, known: Pattern, gradient: Tensor) -> tuple[Tensor, Te
     if known.winners is not None:
         unsure = known.unsure[:, None]
         lost = (values * unsure).abs()
-        slots = torch.zeros(
-            *values.shape[:3], stage.positions + 1, dtype=values.dtype, device=values.device
-        )
+        slots = values.new_zeros(*values.shape[:3], stage.positions + 1)
         targets = known.winners[:, None].expand_as(values)
         slots.scatter_add_(3, targets, values.masked_fill(unsure, 0.0))
         return slots[..., :-1], lost

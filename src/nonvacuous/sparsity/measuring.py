@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from nonvacuous.sparsity.weights import Layers
 
 #: Numbers held at once for one layer: 32 MiB of float64.
 _NUMBERS = 2**22
+SeenT = TypeVar("SeenT")
 
 
 class Choice(NamedTuple):
@@ -72,15 +73,15 @@ class Measured(NamedTuple):
         return int((self.margins <= 0).sum())
 
 
-def together(parts: list[Any] | tuple[Any, ...]) -> Any:
+def together(parts: Sequence[SeenT]) -> SeenT:
     """What was seen in all pieces of the examples, in the form that a single piece has."""
-    first = parts[0]
-    if isinstance(first, Tensor):
-        return torch.cat(parts)
-    if not isinstance(first, tuple):
-        return first
-    whole = map(together, zip(*parts, strict=True))
-    return type(first)(*whole) if hasattr(first, "_fields") else tuple(whole)
+    pieces, whole = cast(Any, parts), parts[0]
+    if isinstance(whole, Tensor):
+        return cast(SeenT, torch.cat(pieces))
+    if not isinstance(whole, tuple):
+        return whole
+    joined = map(together, zip(*pieces, strict=True))
+    return cast(SeenT, type(whole)(*joined) if hasattr(whole, "_fields") else tuple(joined))
 
 
 def measure(
@@ -105,8 +106,7 @@ def measure(
             kept = tuple(map(LayerStability.of, own, greedy.thresholds))
             choices.append(Choice(epsilon, greedy.sparsity, greedy.ratio, kept))
         parts.append(Measured.of(norms, outputs, labels[rows], own, choices))
-    seen: Measured = together(parts)
-    return seen
+    return together(parts)
 
 
 def measure_radii(
@@ -114,8 +114,7 @@ def measure_radii(
 ) -> tuple[Tensor, ...]:
     chunks = _chunks(len(inputs), chain.widest, "radii", progress)
     hidden = (radii.forward(chain.weights, chain.inputs(inputs[rows]))[0] for rows in chunks)
-    every: tuple[Tensor, ...] = together([radii.local_radii(values, scales) for values in hidden])
-    return every
+    return together([radii.local_radii(values, scales) for values in hidden])
 
 
 def _chunks(examples: int, widest: int, phase: str, progress: Progress | None) -> Iterator[slice]:
@@ -145,29 +144,27 @@ _ROUNDING = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class StageNorms:
-    """Upper bounds for one hidden layer, without and with its bias (a weight on a constant)."""
+    """Upper bounds for one hidden layer, without and with its bias (a weight on a ``constant``)."""
 
     kernel: float
     kernel_bias: float
     whole: float
     whole_bias: float
     pool: float
+    constant: float = 0.0
 
     @staticmethod
     def of(stage: Stage) -> StageNorms:
         layer = stage.layer
         kernel, whole = unit_norm(layer), conv_norm(layer, stage.before).value
-        longest, everywhere = kernel, whole
-        if has_bias(stage) and layer.bias is not None:
-            squares = layer.matrix.square().sum(1) + layer.bias.square()
-            longest = math.sqrt(float(squares.max())) * _ROUNDING
-            shift = stage.positions * float(layer.bias.square().sum())
-            everywhere = math.sqrt(whole**2 + shift) * _ROUNDING
-        return StageNorms(kernel, longest, whole, everywhere, pool_norm(stage.pool, stage.middle))
-
-
-def has_bias(stage: Stage) -> bool:
-    return stage.layer.bias is not None and bool((stage.layer.bias != 0).any())
+        pool = pool_norm(stage.pool, stage.middle)
+        if layer.bias is None or not bool((layer.bias != 0).any()):
+            return StageNorms(kernel, kernel, whole, whole, pool)
+        squares = layer.matrix.square().sum(1) + layer.bias.square()
+        longest = math.sqrt(float(squares.max())) * _ROUNDING
+        shift = stage.positions * float(layer.bias.square().sum())
+        everywhere = math.sqrt(whole**2 + shift) * _ROUNDING
+        return StageNorms(kernel, longest, whole, everywhere, pool, constant=1.0)
 
 
 def measure_conv(
@@ -203,8 +200,7 @@ def measure_conv(
             choices.append(Choice(epsilon, sparsity, None, kept))
         lengths = images.flatten(1).norm(dim=1)
         parts.append(Measured.of(lengths, scores, labels[rows], own, choices))
-    seen: Measured = together(parts)
-    return seen
+    return together(parts)
 
 
 def movements(
@@ -217,16 +213,15 @@ def movements(
     moved = seen[0].new_zeros(len(seen[0]))
     limits = []
     for stage, norm, images in zip(hidden, norms, seen, strict=True):
-        constant = float(has_bias(stage))
         # The squared length of what every position reads, (examples, positions).
         ones = images.new_ones(1, 1, *stage.layer.weight.shape[2:])
         sums = replace(stage.layer, weight=ones, bias=None)(images.square().sum(1, keepdim=True))
-        patches = sums.flatten(1).add(constant).sqrt() * _ROUNDING
+        patches = sums.flatten(1).add(norm.constant).sqrt() * _ROUNDING
         unit = norm.kernel * moved[:, None] + epsilon * norm.kernel_bias * (
             patches + moved[:, None]
         )
         limits.append(unit.repeat(1, stage.middle[0]))
-        length = images.flatten(1).square().sum(1).add(constant).sqrt() * _ROUNDING
+        length = images.flatten(1).square().sum(1).add(norm.constant).sqrt() * _ROUNDING
         shift = norm.whole * moved + epsilon * norm.whole_bias * (length + moved)
         moved = norm.pool * shift * _ROUNDING
     return limits

@@ -330,6 +330,4 @@ def positive_gram(matrix: Tensor) -> Tensor:
     gram = (matrix.T @ matrix).clamp(min=0)
     # More than rounding can have taken from any entry, put where it counts for all.
     room = max(1e-12, len(matrix) * 2.0**-52)
-    return gram + room * float(matrix.square().sum()) * torch.eye(
-        len(gram), dtype=gram.dtype, device=gram.device
-    )
+    return gram + room * float(matrix.square().sum()) * torch.eye(len(gram), device="cpu").to(gram)

@@ -282,9 +282,8 @@ class Layers(Network):
 
     def check_alive(self) -> None:
         """Refuse units that can never be active and layers without weights, with the remedy."""
-        for name, matrix, bias in zip(
-            self.names[:-1], self.weights[:-1], self.biases[:-1], strict=True
-        ):
+        layers = zip(self.names[:-1], self.weights[:-1], self.biases[:-1], strict=True)
+        for name, matrix, bias in layers:
             dead = matrix.abs().amax(1) == 0
             if bias is not None:
                 dead &= bias == 0

@@ -184,15 +184,14 @@ class _Networks:
             seed = derived_seed(cell.seed, "share")
             split = make_split(len(train), prior_fraction=case.share, seed=seed)
             train = train.subset(np.sort(split.prior))
+        pixels, mirrored = self._recipe.shifts, self._recipe.mirrored
         self._prior = make_prior(
             case.prior,
             train,
             (case.width,) * case.hidden,
             settings=self._recipe.prior,
             start=self._recipe.start,
-            copied=partial(
-                shifted_copies, pixels=self._recipe.shifts, mirrored=self._recipe.mirrored
-            ),
+            copied=partial(shifted_copies, pixels=pixels, mirrored=mirrored),
             seed=cell.seed,
             device=self._device,
             progress=at.progress,
