@@ -208,11 +208,9 @@ def train_chain(
     inputs, labels = examples.inputs.flatten(1), examples.labels
     anchors = [matrix.detach().to(device) for matrix in (toward or start)]
     weights = [matrix.detach().to(device, copy=True).requires_grad_() for matrix in start]
+    groups = [(weights, settings.learning_rate)]
     optimizer = build_optimizer(
-        settings.optimizer,
-        [(weights, settings.learning_rate)],
-        momentum=settings.momentum,
-        weight_decay=settings.decay,
+        settings.optimizer, groups, momentum=settings.momentum, weight_decay=settings.decay
     )
     draws = torch.Generator(anchors[0].device).manual_seed(derived_seed(seed, phase, "noise"))
     order = torch.Generator().manual_seed(derived_seed(seed, phase, "order"))

@@ -79,13 +79,9 @@ def _badges(record: Record) -> tuple[str, ...]:
 
 def _activity(record: Record) -> Section:
     names = [f"{e['name']} ({e['units']})" for e in record["activity"]]
+    counts = {"average example": "mean", "never active": "never", "always active": "always"}
     shares = {
-        name: [e[count] / e["units"] for e in record["activity"]]
-        for name, count in (
-            ("average example", "mean"),
-            ("never active", "never"),
-            ("always active", "always"),
-        )
+        name: [e[count] / e["units"] for e in record["activity"]] for name, count in counts.items()
     }
     more = "; a convolution has a unit for every channel and position."
     if record["radii"]:

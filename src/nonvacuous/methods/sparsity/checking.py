@@ -96,12 +96,9 @@ def _check_prior(certificate: Certificate, record: SparsityRecord) -> None:
     equal(record.prior_fraction, fraction, "sparsity.prior_fraction")
     learned = prior is not None and prior.saw is not None
     if (record.prior == "learned") != learned:
-        raise Disagreement(
-            f"the prior is called {record.prior!r}, but it "
-            + ("names" if learned else "does not name")
-            + " examples that it saw.",
-            "sparsity.prior",
-        )
+        word = "names" if learned else "does not name"
+        why = f"the prior is called {record.prior!r}, but it {word} examples that it saw."
+        raise Disagreement(why, "sparsity.prior")
 
 
 # ---------------------------------------------------------------------------------- its tensors
@@ -264,8 +261,5 @@ def _network(inquiry: Inquiry) -> tuple[str, nn.Module]:
     wrong = odd or misread(module, read, bound_part)
     if wrong is not None:
         raise Disagreement(f"{wrong}.", "sparsity.layers")
-    architecture, layers = inquiry.certificate.model.architecture, len(names)
-    words = (
-        f"{architecture}: {layers} layers and nothing else; it predicts the examples as they do."
-    )
-    return words, network
+    what = f"{inquiry.certificate.model.architecture}: {len(names)} layers and nothing else"
+    return f"{what}; it predicts the examples as they do.", network

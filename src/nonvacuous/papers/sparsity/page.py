@@ -238,14 +238,13 @@ def _changed(result: SparsityResult) -> Section | None:
     rows = []
     for entry in sorted(entries, key=lambda entry: entry.best):
         changed = entry.case.recipe.partition(",")[2] or f"pull={entry.case.pull:g}"
+        against = entry.best / base.best - 1 if base else None
         row = {
             "changed": "(nothing)" if entry is base else changed,
             "test error": or_dash(entry.test_error, ".4f"),
             "held-out twin": promise(entry.twin),
             "certificate": promise(entry.best),
-            "against nothing changed": or_dash(
-                entry.best / base.best - 1 if base else None, "+.1%"
-            ),
+            "against nothing changed": or_dash(against, "+.1%"),
         }
         rows.append(row)
     if not rows:
