@@ -186,9 +186,8 @@ def measure_conv(
     for rows in _chunks(len(inputs), widest, "activity", progress):
         images = chain.images(inputs[rows])
         *befores, scores = chain.values(images)
-        read = [
-            stage.pool(before.clamp(min=0)) for stage, before in zip(hidden, befores, strict=True)
-        ]
+        layers = zip(hidden, befores, strict=True)
+        read = [stage.pool(before.clamp(min=0)) for stage, before in layers]
         own = [before.flatten(1) for before in befores]
         choices = []
         for epsilon in epsilons:

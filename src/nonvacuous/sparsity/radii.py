@@ -120,10 +120,8 @@ def local_scales(
     for number, value in enumerate(row, 1):
         if value == 0.0:
             raise BadInput(f"layer {number} has only zero weights: its radius is not defined.")
-    joint = [
-        sparse_norm(weight, rows=outgoing, columns=incoming, babel=babel)
-        for weight, incoming, outgoing in zip(hidden, counts, counts[1:], strict=False)
-    ]
+    sizes = zip(hidden, counts, counts[1:], strict=False)
+    joint = [sparse_norm(w, rows=rows, columns=n, babel=babel) for w, n, rows in sizes]
     norms, ways = tuple(norm.value for norm in joint), tuple(norm.way for norm in joint)
     reach = accumulate(norms, lambda far, norm: up(far * norm, terms=1), initial=length)
     return LocalScales(counts, row, norms, ways, tuple(reach))
@@ -270,10 +268,8 @@ def stability_thresholds(
     as the layers before have at most the active units that ``scales`` counts on.
     """
     factor = checks.positive("level", level)
-    return tuple(
-        factor * gamma * unit
-        for gamma, unit in zip(growth(epsilons), scales.units[:-1], strict=False)
-    )
+    pairs = zip(growth(epsilons), scales.units[:-1], strict=False)
+    return tuple(factor * gamma * unit for gamma, unit in pairs)
 
 
 class LayerStability(NamedTuple):

@@ -50,11 +50,10 @@ def check_charges(
     for name, allowed in rules.items():
         if name not in listed:
             raise Disagreement(f"{name!r} stands inside the loss, and nobody paid for it.", _FIELD)
-        if not allowed(listed[name]):
-            raise Disagreement(
-                f"{name!r} cannot be {listed[name].choice!r} for {listed[name].nats!r} nats.",
-                _FIELD,
-            )
+        line = listed[name]
+        if not allowed(line):
+            why = f"{name!r} cannot be {line.choice!r} for {line.nats!r} nats."
+            raise Disagreement(why, _FIELD)
 
 
 def hidden_widths(
