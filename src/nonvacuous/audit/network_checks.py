@@ -22,6 +22,7 @@ from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of
 from nonvacuous.rescaling.permutation import check_exchangeable
 from nonvacuous.rescaling.quotients import Symmetries, symmetries_of
 from nonvacuous.rescaling.unit_layers import UnitLayer
+from nonvacuous.risk.forward import close_scores
 from nonvacuous.rules.arithmetic import theorem
 from nonvacuous.rules.drawing import draw_network
 from nonvacuous.rules.symmetries import wrong_savings
@@ -275,8 +276,7 @@ def _changed(
         if up_to_shift:
             outputs = outputs - outputs.mean(1, keepdim=True)
             before = before - before.mean(1, keepdim=True)
-        slack = tolerance * float(expected.abs().max() + outputs.abs().max())
-        if not bool(((outputs - before).abs() <= slack).all()):
+        if not bool(close_scores(outputs, before, 2.0 * tolerance).all()):
             return words
     return None
 
