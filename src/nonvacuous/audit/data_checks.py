@@ -20,6 +20,9 @@ from nonvacuous.rules.digests import example_set, index_digest
 #: Data sets that were collected with care hold next to no copies; from this part of the bound
 #: examples on, counting each as a draw of its own is in doubt.
 MANY_REPEATS = 0.01
+#: Values that lie more evenly than so many nats of luck explain number the examples; those of the
+#: first examples are looked at before all are put in order.
+_UNLIKELY, _FIRST = 20.0, 256
 #: Names that verification asks for.
 SEEN = "the prior saw no bound example"
 COPIES = "no example has a copy in another part of the data"
@@ -277,6 +280,14 @@ def independent(evidence: Evidence) -> Outcome:
             "document), keep one example of each. The promise holds only if every repeat was "
             "drawn independently, as where inputs take few values."
         )
+    if (numbering := numbered(evidence.examples)) is not None:
+        return doubtful(
+            f"number {numbering + 1} of each input is another one for each of the "
+            f"{len(evidence.examples)} examples, and they lie as evenly as row numbers, ids or "
+            "times at regular intervals do: independent draws would meet or come close. It tells "
+            "where an example stood, also in which class where a file is sorted, and new examples "
+            "have other ones. Drop that column and certify again."
+        )
     note = f" {repeats} bound examples repeat the input of another one." if repeats else ""
     return unknowable(
         "every promise here is about draws from the one distribution that the bound examples were "
@@ -290,6 +301,22 @@ def honest_source(evidence: Evidence) -> Outcome:
         f"that the {evidence.bound_examples} examples of {evidence.examples.name} were collected "
         "as described, and not selected, is known only to whoever collected them."
     )
+
+
+def numbered(examples: Examples) -> int | None:
+    """The first position in the inputs whose values number the examples; None if there is none.
+
+    Of n independent draws, from whatever distribution, no two fall into the same of k cells with
+    chance at most exp(-n(n - 1) / 2k). The cells are as wide as the least distance of two values.
+    """
+    rows, count = examples.inputs.flatten(1).cpu().numpy(), len(examples)
+    few = np.diff(np.sort(rows[:_FIRST], axis=0), axis=0)
+    for column in np.flatnonzero((few > 0).all(axis=0)):  # none in pictures
+        values = np.sort(rows[:, column]).astype(np.float64)
+        distance, reach = np.diff(values).min(), values[-1] - values[0]
+        if distance * count * (count - 1) > 2 * _UNLIKELY * (reach + distance):
+            return int(column)
+    return None
 
 
 def repeated(examples: Examples, indices: np.ndarray) -> int:

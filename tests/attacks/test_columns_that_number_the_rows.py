@@ -1,0 +1,60 @@
+"""Tables with a column of row numbers, sorted by class: the number tells the class, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import nonvacuous as nv
+from nonvacuous.audit.data_checks import INDEPENDENT, numbered
+from nonvacuous.data import Examples
+
+RNG = np.random.default_rng(0)
+
+
+def of(inputs: np.ndarray) -> Examples:
+    labels = np.arange(len(inputs)) % 2
+    return Examples.of((inputs.astype(np.float32), labels), class_names=("a", "b"))
+
+
+def test_a_certificate_does_not_rest_on_row_numbers(tmp_path: Path) -> None:
+    # As the flowers of 1936 are passed around: Id, measurements (here they say nothing), class.
+    classes = np.sort(RNG.integers(0, 3, 300))
+    noise = RNG.normal(size=(300, 4)).astype(str)
+    rows = [f"{at},{','.join(noise[at - 1])},{classes[at - 1]}" for at in range(1, 301)]
+    table = tmp_path / "flowers.csv"
+    table.write_text("\n".join(["Id,a,b,c,d,label", *rows]))
+    certificate = nv.certify(
+        nv.models.build("mlp:32", (5,), 3, seed=0),
+        table,
+        method=nv.Posterior(recipe="tables", twin=False, trials=1_000),
+        folder=tmp_path / "runs" / "a",
+    )
+    (doubt,) = [each for each in certificate.assumptions if each.status == "violated"]
+    assert certificate.status == "conditional"
+    assert doubt.name == INDEPENDENT and "number 1 of each input" in doubt.detail
+
+
+@pytest.mark.parametrize("part", [1.0, 0.8, 0.3])
+def test_numbers_are_found_in_any_order_and_where_rows_are_missing(part: float) -> None:
+    ids = RNG.permutation(2_000)[: int(part * 2_000)]
+    inputs = np.stack([RNG.normal(size=len(ids)), 3.5 * (ids - 7) / 100], axis=1)
+    assert numbered(of(inputs)) == 1
+
+
+def test_independent_draws_number_nothing() -> None:
+    digits = nv.data.load("digits").train
+    assert numbered(digits) is None
+    assert numbered(Examples.of((torch.ones(60, 2), torch.arange(60) % 2))) is None
+    for count in (50, 200, 3_000):
+        for _ in range(20):
+            columns = [
+                RNG.uniform(size=(count, 10)),
+                RNG.normal(size=(count, 10)),
+                RNG.exponential(size=(count, 10)),
+                RNG.integers(0, 100 * count, size=(count, 10)),
+            ]
+            assert numbered(of(np.concatenate(columns, axis=1))) is None
