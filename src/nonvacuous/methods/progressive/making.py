@@ -174,7 +174,7 @@ def _taught_wrong(method: Progressive, job: Job, start: nn.Module) -> records.Ob
     guessing, also where two clouds decide everything; yet not all wrong, which a network that knows
     two classes would turn around.
     """
-    if method.train is None or method.pretrained is not None:
+    if method.train is None:
         return None
     rng = np.random.default_rng(derived_seed(job.seed, "wrong labels"))
     part = job.split.prior[np.sort(rng.permutation(len(job.split.prior))[:_FEW])]
