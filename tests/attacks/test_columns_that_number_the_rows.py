@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import nonvacuous as nv
-from nonvacuous.audit.data_checks import INDEPENDENT, numbered
+from nonvacuous.audit.data_checks import INDEPENDENT
+from nonvacuous.audit.gathering import numbered
 from nonvacuous.data import Examples
 
 RNG = np.random.default_rng(0)

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
 import numpy as np
 
 from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.gathering import nearly_alike, numbered
 from nonvacuous.audit.holding import held_examples
 from nonvacuous.audit.knowing import irreproducible, knowledge, surprises
+from nonvacuous.audit.probing import Network, recount
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse, unknowable
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
 from nonvacuous.kinds import PRIOR_MODES, STEPS_MODES
 from nonvacuous.recipes import recipe_of
+from nonvacuous.risk.losses import zero_one
 from nonvacuous.rules.digests import example_set, index_digest
 
 #: Data sets that were collected with care hold next to no copies; from this part of the bound
 #: examples on, counting each as a draw of its own is in doubt.
 MANY_REPEATS = 0.01
-#: Values that lie more evenly than so many nats of luck explain number the examples; those of the
-#: first examples are looked at before all are put in order.
-_UNLIKELY, _FIRST = 20.0, 256
+#: Standard deviations by which a prior may happen to be right about the part that it never saw
+#: more often than about its own.
+_DEVIATIONS = 4.0
 #: Names that verification asks for.
 SEEN = "the prior saw no bound example"
 COPIES = "no example has a copy in another part of the data"
@@ -131,6 +135,8 @@ def prior_saw_nothing(evidence: Evidence) -> Outcome:
             "split.prior alone."
         )
     if evidence.prior_given:
+        if mixed_up := _knows_the_other_part(evidence, saw):
+            return doubtful(mixed_up)
         return asserted(
             f"the prior was fitted on {len(saw)} examples and on no others, as stated by the one "
             "who made it; none of these is a bound example."
@@ -288,6 +294,15 @@ def independent(evidence: Evidence) -> Outcome:
             "where an example stood, also in which class where a file is sorted, and new examples "
             "have other ones. Drop that column and certify again."
         )
+    alike, looked_at = nearly_alike(evidence.examples, evidence.split.bound)
+    if alike > MANY_REPEATS * looked_at:
+        return doubtful(
+            f"{alike} of {looked_at} bound pictures hardly differ from another one of the data, up "
+            "to brightness, contrast and noise: frames of one film, or what augmentation made of "
+            f"one picture. The theorem counts {count} independent draws, and a picture whose like "
+            "was trained on says nothing of new ones. Keep one of each kind, and augment in "
+            "training alone."
+        )
     note = f" {repeats} bound examples repeat the input of another one." if repeats else ""
     return unknowable(
         "every promise here is about draws from the one distribution that the bound examples were "
@@ -303,26 +318,29 @@ def honest_source(evidence: Evidence) -> Outcome:
     )
 
 
-def numbered(examples: Examples) -> int | None:
-    """The first position in the inputs whose values number the examples; None if there is none.
-
-    Of n independent draws, from whatever distribution, no two fall into the same of k cells with
-    chance at most exp(-n(n - 1) / 2k). The cells are as wide as the least distance of two values.
-    """
-    rows, count = examples.inputs.flatten(1).cpu().numpy(), len(examples)
-    few = np.diff(np.sort(rows[:_FIRST], axis=0), axis=0)
-    for column in np.flatnonzero((few > 0).all(axis=0)):  # none in pictures
-        values = np.sort(rows[:, column]).astype(np.float64)
-        distance, reach = np.diff(values).min(), values[-1] - values[0]
-        if distance * count * (count - 1) > 2 * _UNLIKELY * (reach + distance):
-            return int(column)
-    return None
-
-
 def repeated(examples: Examples, indices: np.ndarray) -> int:
     """How many of these examples have the input of an earlier one."""
     hashes = examples.input_hashes()[indices]
     return len(hashes) - len(np.unique(hashes))
+
+
+def _knows_the_other_part(evidence: Evidence, saw: np.ndarray) -> str | None:
+    """Whether the prior's network is right about the bound part more than about its own."""
+    assert evidence.prior is not None
+    network, bound = Network.of(evidence.module, evidence.prior.means), evidence.split.bound
+    own, other = (
+        recount(network, evidence.examples.subset(part), zero_one) for part in (saw, bound)
+    )
+    mean = (own.total + other.total) / (own.trials + other.trials)
+    deviation = math.sqrt(mean * (1.0 - mean) * (1.0 / own.trials + 1.0 / other.trials))
+    rates = own.total / own.trials, other.total / other.trials
+    if rates[0] - rates[1] <= _DEVIATIONS * deviation:
+        return None
+    return (
+        f"the prior's network errs on {rates[0]:.1%} of the {own.trials} examples that it is said "
+        f"to have been fitted on, and on {rates[1]:.1%} of the {other.trials} bound ones: is it "
+        "the other way round, or were the examples in another order then?"
+    )
 
 
 def _seen(evidence: Evidence, saw: np.ndarray, *, who: str, remedy: str) -> Outcome | None:
