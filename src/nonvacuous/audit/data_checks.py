@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.gathering import nearly_alike, numbered
+from nonvacuous.audit.gathering import contradicted, nearly_alike, numbered
 from nonvacuous.audit.holding import held_examples
 from nonvacuous.audit.knowing import irreproducible, knowledge, surprises
 from nonvacuous.audit.probing import Network, recount
@@ -312,6 +312,15 @@ def independent(evidence: Evidence) -> Outcome:
 
 @check(rows=(24,), since=1, name="the data are what they are said to be", says=("not checkable",))
 def honest_source(evidence: Evidence) -> Outcome:
+    if (tested := contradicted(evidence)) is not None:
+        rate, count = tested.errors / tested.trials, evidence.bound_examples
+        return doubtful(
+            f"{tested.name} errs on {rate:.1%}, and the promise leaves next to no chance to that. "
+            f"Either these are not drawn as the {count} bound examples are, or something knew "
+            "those: groups or near copies in several parts, a column that gives the class away, "
+            "weights or a choice that rest on them. Only a promise about examples like the bound "
+            "ones may hold."
+        )
     return unknowable(
         f"that the {evidence.bound_examples} examples of {evidence.examples.name} were collected "
         "as described, and not selected, is known only to whoever collected them."

@@ -1,16 +1,22 @@
-"""What examples look like that were not drawn independently: numbered, or made of one another."""
+"""What examples look like that were not drawn independently: numbered, or made of one another; and
+what test examples say of them."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.spatial import cKDTree
 
+from nonvacuous.audit.evidence import Evidence
+from nonvacuous.bounds import holdout_lower
 from nonvacuous.data import Examples
+from nonvacuous.records import Observation
 from nonvacuous.rules.likeness import NEAR, RICH, bare
 
 #: Values that lie more evenly than so many nats of luck explain number the examples; those of the
 #: first examples are looked at before all are put in order.
 _UNLIKELY, _FIRST = 20.0, 256
+#: The chance of test errors that no promise survives.
+_NO_LUCK = 1e-6
 #: So many pictures are compared with all others.
 _LOOKED_AT = 2048
 
@@ -43,3 +49,17 @@ def nearly_alike(examples: Examples, indices: np.ndarray) -> tuple[int, int]:
     some = np.random.default_rng(0).permutation(indices)[:_LOOKED_AT]
     distances = cKDTree(points).query(points[some], k=2, distance_upper_bound=NEAR)[0]
     return int(np.isfinite(distances[:, 1]).sum()), len(some)
+
+
+def contradicted(evidence: Evidence) -> Observation | None:
+    """Errors of the certified predictor on test examples that belie the promise, if they do."""
+    tests = [each for each in evidence.observed if each.name.endswith("on the test examples")]
+    others = ("mean weights", "last checkpoint")
+    own = [each for each in tests if not any(words in each.name for words in others)]
+    if not own or evidence.risk_upper is None or not evidence.loss.binary:
+        return None
+    # The randomized network meets test examples more than once: they count as one each.
+    examples = min(each.trials for each in tests)
+    errors = own[0].errors * examples // own[0].trials
+    lower = holdout_lower(errors=errors, examples=examples, failure=_NO_LUCK)
+    return own[0] if lower > evidence.risk_upper else None
