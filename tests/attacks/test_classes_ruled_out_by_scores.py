@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 import nonvacuous as nv
 from nonvacuous.audit.probing import close_calls
+from nonvacuous.certification.beginning import beginning
+from nonvacuous.certification.run_folder import _otherwise
 from nonvacuous.errors import Refused
 
 QUICK = nv.Posterior(trials=1_000, twin=False, plain_training=nv.PlainTraining(epochs=20))
@@ -37,8 +39,10 @@ class OfItsBatch(nn.Module):
 
 
 class OfItsOwn(OfItsBatch):
+    sign = 1.0
+
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.layer(inputs) + self.ruled_out
+        return self.sign * self.layer(inputs) + self.ruled_out
 
 
 def test_a_score_that_rules_out_a_class_hides_no_batch_statistics(tmp_path: Path) -> None:
@@ -52,6 +56,15 @@ def test_networks_that_rule_out_a_class_are_certified_and_verified(tmp_path: Pat
     assert certificate.status == "valid" and certificate.risk_upper < 0.1
     found = nv.verify(folder / "certificate.json", folder, data=data, model=OfItsOwn())
     assert found.verified
+
+
+def test_no_run_is_gone_on_with_in_another_network_that_rules_out_a_class() -> None:
+    network = OfItsOwn()
+    before = beginning(network, reserved())
+    assert beginning(network, reserved()) == before
+    network.sign = -1.0
+    after = beginning(network, reserved())
+    assert after["layers"] == before["layers"] and _otherwise(before, after)
 
 
 def test_counts_do_not_hang_on_rounding_where_a_class_is_ruled_out() -> None:
