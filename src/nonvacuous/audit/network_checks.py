@@ -86,7 +86,17 @@ def loss_range(evidence: Evidence) -> Outcome:
     with probing.undisturbed(network.device):
         outputs = network.run(few.inputs)[0]
         # A value outside the range raises, with the value in the message.
-        loss(outputs, few.labels.to(outputs.device))
+        labels = few.labels.to(outputs.device)
+        together = loss(outputs, labels)
+        alone = torch.cat(
+            [loss(*pair) for pair in zip(outputs.split(1), labels.split(1), strict=True)]
+        )
+        if not torch.allclose(alone, together, rtol=1e-3, atol=1e-4):
+            return refuse(
+                f"the loss {loss.name!r} of an example changes with the others beside it, as where "
+                "losses are divided by the largest of them: it is not a loss of one prediction. "
+                "Scale it by a number that is fixed beforehand."
+            )
         for scores in _provocations(evidence.examples.classes):
             for label in range(evidence.examples.classes):
                 loss(scores, torch.full((len(scores),), label))
