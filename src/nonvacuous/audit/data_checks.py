@@ -336,7 +336,9 @@ def repeated(examples: Examples, indices: np.ndarray) -> int:
 def _knows_the_other_part(evidence: Evidence, saw: np.ndarray) -> str | None:
     """Whether the prior's network is right about the bound part more than about its own."""
     assert evidence.prior is not None
-    network, bound = Network.of(evidence.module, evidence.prior.means), evidence.split.bound
+    # Of one fixed network the noise is kept in doubles.
+    means = {n: m.to(evidence.module.get_parameter(n)) for n, m in evidence.prior.means.items()}
+    network, bound = Network.of(evidence.module, means), evidence.split.bound
     own, other = (
         recount(network, evidence.examples.subset(part), zero_one) for part in (saw, bound)
     )
