@@ -240,7 +240,8 @@ def check_reads_its_weights(module: nn.Module, inputs: Tensor) -> None:
 
     The same weights are put into a copy that was called before and into one that was not.
     """
-    called, fresh = (copied_network(module).eval() for _ in range(2))
+    # Without gradients: of weights that have some autocast keeps what it casts, call after call.
+    called, fresh = (copied_network(module).eval().requires_grad_(False) for _ in range(2))
     try:
         called(inputs.clone())
         generator = torch.Generator().manual_seed(0)
