@@ -170,9 +170,9 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
     if held is not None:
         return refuse(
             f"before any training here {held.tensor!r} of the network holds {held.examples} of the "
-            "bound examples, up to a scale and a shift: whatever built it has read them, and what "
-            "it says near them tells nothing of others. Take such references from examples that "
-            "the promise does not count."
+            "bound examples, up to a scale and a shift: whatever built it has read them (or drew "
+            "them from the same seed: take another), and what it says near them tells nothing of "
+            "others. Take such references from examples that the promise does not count."
         )
     if evidence.pretrained:
         return asserted(declared(evidence.pretrained))
@@ -287,7 +287,7 @@ def independent(evidence: Evidence) -> Outcome:
             "drawn independently, as where inputs take few values."
         )
     if (numbering := numbered(evidence.examples)) is not None:
-        return doubtful(
+        return refuse(
             f"number {numbering + 1} of each input is another one for each of the "
             f"{len(evidence.examples)} examples, and they lie as evenly as row numbers, ids or "
             "times at regular intervals do: independent draws would meet or come close. It tells "
