@@ -16,6 +16,7 @@ from nonvacuous.audit.probing import Network, recount
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse, unknowable
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
+from nonvacuous.data.splits import find_units
 from nonvacuous.kinds import PRIOR_MODES, STEPS_MODES
 from nonvacuous.recipes import recipe_of
 from nonvacuous.risk.losses import zero_one
@@ -265,7 +266,11 @@ def no_copies(evidence: Evidence) -> Outcome:
 
 @check(rows=(23,), since=1, name="examples do not come in groups", says=("asserted",))
 def no_groups(evidence: Evidence) -> Outcome:
-    if evidence.groups_declared:
+    copies = find_units(
+        len(evidence.examples), groups=None, content_hashes=evidence.examples.input_hashes()
+    )[1]
+    # A split ties copies, and the groups that it is told of.
+    if evidence.groups_declared or evidence.split.tied > copies:
         return doubtful(
             "the user declared groups (one patient, one document, one time series): examples of a "
             "group are not independent, and the theorem counts them as if they were. Keep one "
