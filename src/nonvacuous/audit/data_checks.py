@@ -294,10 +294,10 @@ def independent(evidence: Evidence) -> Outcome:
     if (numbering := numbered(evidence.examples)) is not None:
         return refuse(
             f"number {numbering + 1} of each input is another one for each of the "
-            f"{len(evidence.examples)} examples, and they lie as evenly as row numbers, ids or "
-            "times at regular intervals do: independent draws would meet or come close. It tells "
-            "where an example stood, also in which class where a file is sorted, and new examples "
-            "have other ones. Drop that column and certify again."
+            f"{len(evidence.examples)} examples, and they lie as evenly as row numbers, ids, "
+            "ranks or times at regular intervals do: independent draws would meet or come close. "
+            "It tells where an example stood, and the class where a file is sorted by class; new "
+            "examples have other ones. Drop that column and certify again."
         )
     alike, looked_at = nearly_alike(evidence.examples, evidence.split.bound)
     if alike > MANY_REPEATS * looked_at:
