@@ -64,7 +64,14 @@ def one_at_a_time(evidence: Evidence) -> Outcome:
 
 @check(rows=(4,), since=1, name="predicting leaves the network unchanged")
 def left_unchanged(evidence: Evidence) -> Outcome:
-    changed = probing.overwritten(probing.mean_network(evidence), probing.probes(evidence).inputs)
+    network, inputs = probing.mean_network(evidence), probing.probes(evidence).inputs
+    changed = probing.overwritten(network, inputs)
+    if evidence.predictor in ("stochastic", "mixture") and probing.reseeds(network, inputs):
+        return refuse(
+            "predicting sets torch's global seed, so that whatever is drawn after a prediction is "
+            "drawn again after the next one; the promise is about draws that are made afresh for "
+            "each input. Give the network a torch.Generator of its own, or leave the seed alone."
+        )
     if changed:
         return refuse(
             f"predicting overwrites {changed[0]!r}: what the network has seen enters its later "

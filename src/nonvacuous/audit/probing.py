@@ -157,6 +157,17 @@ def overwritten(network: Network, inputs: Tensor) -> list[str]:
     return changed
 
 
+def reseeds(network: Network, inputs: Tensor) -> bool:
+    """Whether chance goes on in the same way after a prediction, however it was before."""
+    states = []
+    with undisturbed(network.device):
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            network.run(inputs)
+            states.append(torch.get_rng_state())
+    return torch.equal(*states)
+
+
 def attributes_read(network: Network, inputs: Tensor) -> frozenset[str]:
     """Plain attributes that predictions read before they write them, named as in
     :func:`~nonvacuous.distributions.attributes.attribute_tensors`."""
