@@ -233,6 +233,13 @@ def test_altered_copies_are_found_wherever_they_stand():
         Examples.of(WithAltered())
 
 
+def test_examples_lead_to_no_gradient():
+    inputs = torch.randn(4, 2, requires_grad=True)
+    examples = Examples(inputs, torch.tensor([0, 1, 0, 1]), ("a", "b"), "w")
+    assert not examples.inputs.requires_grad
+    assert examples.inputs.data_ptr() == inputs.data_ptr()
+
+
 @pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
 def test_sparse_inputs_are_refused_by_their_layout(layout):
     with pytest.raises(BadInput, match=r"not torch\.sparse"):
