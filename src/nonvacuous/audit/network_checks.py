@@ -95,18 +95,18 @@ def loss_range(evidence: Evidence) -> Outcome:
         # A value outside the range raises, with the value in the message.
         labels = few.labels.to(outputs.device)
         together = loss(outputs, labels)
+        for scores in _provocations(evidence.examples.classes):
+            for label in range(evidence.examples.classes):
+                loss(scores, torch.full((len(scores),), label))
         alone = torch.cat(
             [loss(*pair) for pair in zip(outputs.split(1), labels.split(1), strict=True)]
         )
         if not torch.allclose(alone, together, rtol=1e-3, atol=1e-4):
             return refuse(
-                f"the loss {loss.name!r} of an example changes with the others beside it, as where "
-                "losses are divided by the largest of them: it is not a loss of one prediction. "
-                "Scale it by a number that is fixed beforehand."
+                f"the loss {loss.name!r} of an example changes with the others beside it, or "
+                "before it, as where losses are divided by the largest of them: it is not a loss "
+                "of one prediction. Scale it by a number that is fixed beforehand."
             )
-        for scores in _provocations(evidence.examples.classes):
-            for label in range(evidence.examples.classes):
-                loss(scores, torch.full((len(scores),), label))
     return holds("checked on predictions of the network and on extreme scores.")
 
 
