@@ -179,6 +179,8 @@ def attributes_read(network: Network, inputs: Tensor) -> frozenset[str]:
 
 
 def _compare(network: Network, inputs: Tensor, tolerance: float) -> str | None:
+    # First one by one: a largest number that is kept in Python has its final value afterwards.
+    alone = torch.cat([network.run(one)[0] for one in inputs.split(1)])
     together = network.run(inputs)[0]
 
     def differs(outputs: Tensor, expected: Tensor) -> bool:
@@ -190,7 +192,6 @@ def _compare(network: Network, inputs: Tensor, tolerance: float) -> str | None:
     turned = network.run(inputs[backward])[0]
     if differs(turned, together[backward.to(together.device)]):
         return "outputs change when the order of the examples in the batch changes"
-    alone = torch.cat([network.run(one)[0] for one in inputs.split(1)])
     if differs(alone, together):
         return "an example alone gives other outputs than in the company of others"
     return None
