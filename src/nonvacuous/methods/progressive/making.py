@@ -149,10 +149,14 @@ def _checkpoint(
         for one in (start, network)
     )
     if kinds != given_kinds:
+        odd = min(
+            n for n in kinds.keys() | given_kinds.keys() if kinds.get(n) != given_kinds.get(n)
+        )
         raise BadInput(
-            "train returned a network with other tensors than the one it was given (names, shapes "
-            "or precision, as after model.half()); return that network, trained: checkpoints are "
-            "saved and verified as weights of one architecture"
+            "training returned a network with other tensors than the one it was given, such as "
+            f"{odd!r} (names, shapes or precision, as after model.half()): checkpoints are saved "
+            "and verified as weights of one architecture. Return that network, trained, and let "
+            "it keep nothing of what it trains on"
         )
     rebuilt = frozen_copy(with_tensors(start, fixed_tensors(network)), job.device)
     require_stored_state(network, rebuilt, tests, whose=f"checkpoint {number}")
