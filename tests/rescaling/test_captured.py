@@ -60,30 +60,3 @@ def test_the_rescaled_network_computes_the_same_function() -> None:
     moved = rescaled(module, groups, found.log_scales)
     with torch.no_grad():
         torch.testing.assert_close(moved(example), module(example), rtol=1e-10, atol=1e-10)
-
-
-class Tempered(torch.nn.Module):
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.first, self.last = torch.nn.Linear(8, 16), torch.nn.Linear(16, 3)
-        self.inner = torch.nn.Parameter(torch.full(shape, 1.5))
-        self.temperature = torch.nn.Parameter(torch.full(shape, 0.7))
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.temperature * self.last(self.inner * torch.relu(self.first(inputs)))
-
-
-def test_single_numbers_are_rescaled_as_vectors_of_one() -> None:
-    inputs, values = torch.randn(4, 8), []
-    for shape in ((), (1,)):
-        torch.manual_seed(0)
-        module = Tempered(shape).eval()
-        groups = scale_groups(capture(module, inputs))
-        Q = DiagonalGaussian.around(module, scale=0.1)
-        found = rescale(Q, DiagonalGaussian.centered(module, scale=1.0), groups)
-        moved = rescaled(module, groups, found.log_scales)
-        assert moved.temperature.shape == shape
-        torch.testing.assert_close(moved(inputs), module(inputs), rtol=1e-4, atol=1e-5)
-        values.append((found.kl_before, found.kl_after))
-    assert values[0] == values[1]
-    assert values[0][1] < values[0][0]

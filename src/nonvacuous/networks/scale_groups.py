@@ -42,7 +42,7 @@ class AxisScale:
 
     def spread(self, dimensions: int) -> np.ndarray:
         """The index, broadcastable to a weight of so many dimensions."""
-        ordered = np.transpose(self.index, np.argsort(self.axes)).copy()
+        ordered = np.ascontiguousarray(np.transpose(self.index, np.argsort(self.axes)))
         return np.expand_dims(ordered, [a for a in range(dimensions) if a not in self.axes])
 
 
@@ -99,15 +99,13 @@ class ScaleGroups:
             total = np.zeros((1,) * len(shape))
             for entry in entries:
                 total = total + entry.power * lookup[entry.spread(len(shape))]
-            result[name] = np.asarray(total)  # of a single number too
+            result[name] = total
         return result
 
     def factors(self, log_scales: ArrayLike) -> dict[str, np.ndarray]:
         """Each weight's factors, in float64, broadcastable to the weight."""
         with np.errstate(over="ignore"):
-            factors = {
-                n: np.asarray(np.exp(log)) for n, log in self.log_factors(log_scales).items()
-            }
+            factors = {name: np.exp(log) for name, log in self.log_factors(log_scales).items()}
         for name, factor in factors.items():
             if not (np.isfinite(factor).all() and (factor > 0).all()):
                 raise BadInput(

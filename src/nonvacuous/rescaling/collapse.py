@@ -187,9 +187,8 @@ class Builder:
             self._keep(sums)
             return
         shape = tuple(sums.squares.shape)
-        last = max(axes, default=-1)  # a single number has none
-        absent = tuple(axis for axis in range(last) if axis not in axes)
-        spread = [scale.spread(last + 1).squeeze(absent) for scale in scales]
+        absent = tuple(axis for axis in range(axes[-1]) if axis not in axes)
+        spread = [scale.spread(axes[-1] + 1).squeeze(absent) for scale in scales]
         index = np.stack([np.broadcast_to(each, shape).reshape(-1) for each in spread])
         self._add_flat(sums.map(Tensor.flatten), index, [scale.power for scale in scales])
 

@@ -55,7 +55,7 @@ def orbit_nats(reading: Reading, groups: ScaleGroups, moves: np.ndarray) -> dict
         exponents = groups.exponents[name] if moves.any() else ()
         ndim = len(reading.shapes[name])
         values = [scale.power * padded[scale.spread(ndim)] for scale in exponents]
-        factors = [torch.as_tensor(value).to(reading.device).exp() for value in values]
+        factors = [torch.from_numpy(value).to(reading.device).exp() for value in values]
         sums.append(_tensor_sums(reading, name, factors))
         # How far a factor may be off, in units of rounding: a product of exponentials, each of
         # an argument that was itself rounded.
