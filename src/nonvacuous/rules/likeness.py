@@ -24,6 +24,8 @@ def fixed_numbers(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def bare(rows: np.ndarray) -> np.ndarray:
     """Rows without their mean and norm, in the sixteen directions: points to compare."""
-    centered = rows - rows.mean(axis=1, keepdims=True)
-    norms = np.linalg.norm(centered, axis=1, keepdims=True)
-    return np.asarray((centered / np.maximum(norms, 1e-300)) @ fixed_numbers(rows.shape[1])[1])
+    with np.errstate(all="ignore"):  # numbers may be missing, or infinite
+        centered = rows - rows.mean(axis=1, keepdims=True)
+        norms = np.linalg.norm(centered, axis=1, keepdims=True)
+        points = (centered / np.maximum(norms, 1e-300)) @ fixed_numbers(rows.shape[1])[1]
+    return np.asarray(points[np.isfinite(points).all(axis=1)])

@@ -188,6 +188,7 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any
         "split": known.split,
         "loss": loss,
         "risk": certificate.empirical,
+        "observed": certificate.observed,
         "evaluation_transform": certificate.data.preprocessing,
         "risk_transform": certificate.data.preprocessing,
         "prior": prior,
@@ -196,7 +197,6 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any
         "noise_digest": None
         if certificate.rescaling is None
         else certificate.rescaling.noise_digest,
-        "observed": certificate.observed,
         "draws": ((FREEZE, 0), (SAMPLING, certificate.empirical.seed)),
         # As the code has it: certify takes no groups, and reads test examples after the end.
         "groups_declared": None,
