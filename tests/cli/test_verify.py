@@ -204,7 +204,6 @@ def test_what_is_no_certificate_fails_verification(place, invoke, content):
     assert "FAILED  it can be read" in done.out
 
 
-
 def test_a_page_leads_to_its_folder(place, invoke):
     (place / "report.html").write_text("<html></html>")
     assert "name the folder" in invoke("verify", "report.html").out

@@ -197,8 +197,9 @@ def test_dividing_labeled_examples() -> None:
     assert division.advice.split(" gives the smallest")[0] in (
         "a plain test", "testing while training (progressive)"
     )  # fmt: skip
-    with pytest.raises(BadInput, match="curve"):
-        nv.plan(0.1, 0.05, labeled=4000)
+    for curve in (None, ["a", "b"], [(0, 0.5), (100, 0.1)], [(1, 0.5), (2, np.nan)]):
+        with pytest.raises(BadInput, match="curve"):
+            nv.plan(0.1, 0.05, labeled=4000, curve=curve)
 
 
 # ----------------------------------------------------------------------------- monitor
@@ -207,8 +208,8 @@ def test_dividing_labeled_examples() -> None:
 def test_single_and_batch_updates_agree() -> None:
     losses = (np.random.default_rng(0).random(5000) < 0.08).astype(float)
     one, many = nv.monitor(0.05), nv.monitor(0.05).update(losses)
-    for loss in losses.tolist():
-        one.update(loss)
+    for loss in losses:
+        one.update(loss == 1.0)  # as numpy says whether an answer was wrong
     assert one.alarms == many.alarms and one.alarm
     assert one.capital == pytest.approx(many.capital, rel=1e-6)
     assert one.history[-1][0] > 2500
@@ -253,10 +254,11 @@ def test_groups_are_watched_and_missing_labels_counted() -> None:
         nv.monitor(0.05, groups=True)
 
 
-@pytest.mark.parametrize("kind", ["yes or no", "whole", "as floats", "words"])
+@pytest.mark.parametrize("kind", ["yes or no", "whole", "as floats", "halves", "words"])
 def test_groups_are_watched_under_the_names_that_the_test_gave_them(kind: str) -> None:
     codes = np.arange(800) % 2
     groups = {"yes or no": codes.astype(bool), "words": np.array(["a", "b"])[codes]}
+    groups["halves"] = 0.5 * codes
     tested = groups.get(kind, codes)
     live = {"as floats": codes.astype(float)}.get(kind, tested)[:80].tolist()
     wrong = np.arange(800) % 100 == 0
@@ -265,7 +267,8 @@ def test_groups_are_watched_under_the_names_that_the_test_gave_them(kind: str) -
     )
     watch = nv.monitor(report, groups=True)
     live[3], live[5] = None, math.nan
-    watch.update([1] * 80, groups={"g": live})
+    for start in (0, 1):  # of each group alone the numbers are whole, or none is
+        watch.update([1] * 40, groups={"g": live[start::2]})
     assert len([name for name in watch.alarms if name]) == 2, "each group has its own watch"
     assert watch.unwatched == {"g=": 2}, "a missing group is nobody's"
     assert "2 labels without a g, about which nothing was promised" in str(watch)
@@ -524,3 +527,11 @@ def test_several_values_per_row_are_refused() -> None:
 def test_a_promise_in_a_file_is_to_be_loaded() -> None:
     with pytest.raises(BadInput, match=r"read by nv\.Certificate\.load"):
         nv.monitor("runs/test")  # type: ignore[arg-type]
+
+
+def test_no_sentence_is_certain() -> None:
+    assert str(nv.plan(0.5, 0.1, confidence=1.0 - 1e-9)).endswith("(confidence 0.999999999)")
+    call = {"predictions": [0] * 90, "labels": [0] * 90, "unseen": True}
+    report = nv.evaluate(**call, confidence=1.0 - 1e-12)
+    inherited = nv.disagreement(report, [0] * 90, [0] * 90, failure=1e-12)
+    assert "with confidence 0.999999999998: they" in str(inherited)

@@ -57,6 +57,22 @@ def test_shapes():
     refuse(np.eye(3), [1.0, 2.0], match="3 points need values of shape")
     refuse(np.eye(3), {}, match="no values")
     refuse(np.eye(3) * 1j, [1, 2, 3], match="complex")
+    refuse(np.eye(3), np.array([1j, 2, 3]), match="values: complex")
+    for unreadable in (["a", "b", "c"], [[0.0], [1.0, 2.0]], None):
+        refuse(unreadable, [1, 2, 3], match="points: expected numbers in rows of equal length")
+        refuse(np.eye(3), {"these": unreadable}, match="these: expected numbers")
+    refuse(np.eye(3), [1, 2, 3], match="method is one of", method="qr")
+    refuse(np.eye(3), [1, 2, 3], match="precision is one of", precision="float16")
+    with pytest.raises(BadInput, match="there are no values 'other'; there are values"):
+        interpolate(np.eye(3), [1, 2, 3]).predictions(np.eye(3), names=("other",))
+    for limits in ({"tile": 0}, {"iterations": -1}):
+        with pytest.raises(BadInput, match="iterations below 0 or tile below 1"):
+            Limits(**limits)
+    for number in (None, "wide", 0):
+        with pytest.raises(BadInput, match="gamma must be a positive number"):
+            gaussian(number)
+        with pytest.raises(BadInput, match="degree must be a whole number"):
+            polynomial(number)
     with pytest.raises(BadInput, match="tolerance"):
         Limits(tolerance=0.0)
 

@@ -263,6 +263,10 @@ def test_errors_are_counted_by_the_largest_output():
     found = interpolate(points, {"x": one_hot(labels)}, kernel=gaussian(0.5))
     assert found.errors(points, labels) == {"x": 0}
     assert found.errors(points, (labels + 1) % 4) == {"x": 40}
+    with pytest.raises(BadInput, match="one label for each point"):
+        found.errors(points, labels[:3])
+    with pytest.raises(BadInput, match="one output for each class"):
+        interpolate(points, labels * 1.0, kernel=gaussian(0.5)).errors(points, labels)
 
 
 def test_progress_is_told():

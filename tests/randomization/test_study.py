@@ -13,6 +13,7 @@ from torch import nn
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.randomization import StudySettings, study
+from nonvacuous.randomization.conditions import standardized
 from nonvacuous.randomization.learners import Outcome
 from nonvacuous.randomization.regularization import switch_batch_norm
 from tests.randomization.study_worlds import SMALL, build, clouds
@@ -172,6 +173,12 @@ def test_batch_normalization_is_put_in_and_taken_out():
     inputs = torch.randn(4, 12)
     assert torch.equal(back.eval()(inputs), module(inputs))
     assert switch_batch_norm(nn.Linear(3, 2))[0] is None
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        computed = nn.utils.weight_norm(nn.Linear(3, 2))
+    assert switch_batch_norm(nn.Sequential(computed, nn.ReLU()))[0] is not None
+    norm = nn.BatchNorm1d(3)
+    without, _ = switch_batch_norm(nn.Sequential(norm, nn.ReLU(), norm))
+    assert not any(isinstance(layer, nn.BatchNorm1d) for layer in without.modules())
 
 
 def test_a_study_goes_on_where_it_was_killed(tmp_path):
@@ -232,6 +239,13 @@ def test_true_and_random_labels_are_always_there():
         "gaussian",
         "random-labels",
     )
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
+def test_inputs_in_any_unit_are_standardized(unit):
+    train = clouds().train
+    inputs = standardized(Dataset(replace(train, inputs=train.inputs * unit))).train.inputs
+    torch.testing.assert_close(inputs, standardized(clouds()).train.inputs)
 
 
 def test_networks_that_do_not_fit():

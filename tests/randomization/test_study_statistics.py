@@ -122,6 +122,11 @@ def test_drawn_renamings_agree_with_all_of_them():
     assert drawn.relabeling == pytest.approx(exact, abs=0.02)
 
 
+def test_more_renamings_than_a_float_can_count():
+    tables = [np.ones((100, 100), int).tolist()] * 3
+    assert chance_test(tables, level=0.001, seed=0).relabeling == 1.0
+
+
 def clumsy_networks(generator, networks: int, classes: int) -> list[np.ndarray]:
     """Networks without knowledge that answer alike on alike inputs: one random answer per class."""
     tables = []

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
 from nonvacuous.randomization import study
+from nonvacuous.training.user_training import call
 from tests.randomization.study_worlds import SMALL, build, clouds, fit, fit_quietly
 
 QUICK = SMALL.changed(
@@ -98,6 +99,22 @@ def test_honest_functions_are_not_accused(seed):
     assert not found.problems
 
 
+def test_layers_that_a_function_froze_stay_frozen_while_it_is_watched():
+    modes = []
+
+    def train(model, inputs, labels, *, seed):
+        model.train()
+        model[0].eval()
+        for _ in range(2):
+            yield model
+            modes.append([part.training for part in model])
+
+    network = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3))
+    given = network, torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64)
+    call(train, *given, seed=0, name="train", watch=lambda network: network.eval())
+    assert modes == [[False, True]] * 2
+
+
 def in_place_inputs(model, inputs, labels, *, seed):
     inputs -= inputs.mean()
     return fit_quietly(model, inputs, labels, seed=seed)
@@ -169,6 +186,11 @@ async def asynchronous(model, inputs, labels, *, seed):
 def test_functions_that_cannot_be_used(train, message):
     with pytest.raises(BadInput, match=message):
         run(train, seeds=1)
+
+
+def test_lazy_layers_are_refused_before_anything_is_trained():
+    with pytest.raises(BadInput, match="lazy layers"):
+        study(lambda: nn.LazyLinear(5), clouds(), train=raises, settings=QUICK)
 
 
 @pytest.mark.slow

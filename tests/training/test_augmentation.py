@@ -39,6 +39,13 @@ def test_a_crop_is_a_window_of_the_image() -> None:
         assert torch.equal(inner, image[0, 0, rows, columns])
 
 
+@pytest.mark.parametrize("name", sorted(AUGMENTATIONS))
+@pytest.mark.parametrize("shape", [(1, 1, 9), (2, 3, 1)])
+def test_images_of_a_single_row_are_changed_too(name: str, shape: tuple[int, ...]) -> None:
+    images = torch.rand(4, *shape)
+    assert augmented(images, (name,)).shape == images.shape
+
+
 def test_a_flip_mirrors_half_of_the_images() -> None:
     images = torch.rand(400, 1, 4, 4)
     flipped = augmented(images, ("flip",))

@@ -14,11 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous import models
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_stacked import Stack
 from nonvacuous.training.many_trainer import plain_stack
+from tests.training.calls import train, train_posterior
 from tests.training.many_worlds import (
     CLASSES,
     convolutional,
@@ -29,6 +32,7 @@ from tests.training.many_worlds import (
     plain_convolutional,
     train_many,
 )
+from tests.training.worlds import blobs
 
 SETTINGS = ManySettings(epochs=3, batch_size=32)
 JOBS = (
@@ -187,11 +191,18 @@ def test_auto_chooses_matrices_for_perceptrons_only() -> None:
     def odd(seed: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(192, 5), nn.Tanh(), nn.Linear(5, CLASSES))
 
+    def twice(seed: int) -> nn.Module:
+        inner = nn.Linear(192, 192)
+        return nn.Sequential(nn.Flatten(), inner, nn.ReLU(), inner, nn.Linear(192, CLASSES))
+
+    def rows(seed: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(8, 5), nn.ReLU(), nn.Flatten(), nn.Linear(120, CLASSES))
+
     chosen = [
         train_many(build, inputs(), labelings(), JOBS[:1], **world()).method
-        for build in (perceptron, convolutional, plain_convolutional, odd)
+        for build in (perceptron, convolutional, plain_convolutional, odd, twice, rows)
     ]
-    assert chosen == ["matrices", *["one at a time"] * 3]
+    assert chosen == ["matrices", *["one at a time"] * 5]
 
 
 @pytest.mark.parametrize(
@@ -202,6 +213,8 @@ def test_auto_chooses_matrices_for_perceptrons_only() -> None:
         lambda network: network.blocks.__setitem__(1, nn.Tanh()),
         lambda network: network.blocks[0].register_forward_hook(lambda *_: None),
         lambda network: network.layers[0].weight.requires_grad_(False),
+        lambda network: setattr(network.layers[0], "bias", network.blocks[3].bias),
+        lambda network: network.register_parameter("spare", nn.Parameter(torch.zeros(3))),
     ],
 )
 def test_a_changed_network_is_not_trained_as_what_it_was(change: Callable[[Any], object]) -> None:
@@ -209,6 +222,75 @@ def test_a_changed_network_is_not_trained_as_what_it_was(change: Callable[[Any],
     assert plain_stack(network) is not None
     change(network)
     assert plain_stack(network) is None
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_networks_that_look_at_images_as_they_lie_in_memory(channels: int) -> None:
+    class Viewing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Conv2d(channels, 6, 3), nn.Linear(216, CLASSES)
+            self.flattened = False
+
+        def forward(self, images: Tensor) -> Tensor:
+            maps = self.first(images).relu()
+            return self.last(maps.flatten(1) if self.flattened else maps.view(len(maps), -1))
+
+    def trained(network: nn.Module) -> dict[str, Tensor]:
+        options = {"settings": SETTINGS, "device": "cpu"}
+        pictures = [images()[:, :channels]]
+        result = train_many(lambda _: network, pictures, labelings(), JOBS[:1], **options)
+        return result.jobs[0].state
+
+    viewing, other = Viewing(), Viewing()
+    other.load_state_dict(viewing.state_dict())
+    other.flattened = True
+    assert largest_difference(trained(viewing), trained(other)) < 1e-5
+
+
+def test_batches_that_a_layer_cannot_take_are_refused() -> None:
+    network, examples = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), blobs()
+    given, single = (
+        ([examples.inputs], examples.labels[None], [Job()]),
+        SETTINGS.changed(batch_size=1),
+    )
+    for training in (
+        lambda: train(network, examples, batch_size=1),
+        lambda: train_many(lambda _: network, *given, settings=single, device="cpu"),
+    ):
+        with pytest.raises(BadInput, match="batches of 1: Expected more than 1 value"):
+            training()
+
+
+@pytest.mark.parametrize("forbid", [torch.no_grad, torch.inference_mode])
+def test_networks_that_compute_without_gradients_are_refused(forbid: Callable[[], Any]) -> None:
+    class Fixed(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            with forbid():
+                return super().forward(inputs)
+
+    network, examples = Fixed(4, 3), blobs()
+    given = [examples.inputs], examples.labels[None], [Job()]
+    for training in (
+        lambda: train(network, examples),
+        lambda: train_posterior(network, DiagonalGaussian.around(network), examples),
+        lambda: train_many(lambda _: network, *given, settings=SETTINGS, device="cpu"),
+    ):
+        with pytest.raises(BadInput, match="no gradient reaches the network's weights"):
+            training()
+
+
+def test_all_parts_are_in_training_mode_from_the_first_epoch() -> None:
+    def built(seed: int) -> nn.Module:
+        network = convolutional(seed)
+        network[1].eval()
+        return network
+
+    (one,), (other,) = (
+        train_many(build, inputs(), labelings(), JOBS[:1], **world()).jobs
+        for build in (built, convolutional)
+    )
+    assert largest_difference(one.state, other.state) == 0.0
 
 
 def test_networks_of_double_precision_and_frozen_layers() -> None:

@@ -147,6 +147,26 @@ def test_plain_jobs_see_what_they_would_see_prepared_beforehand() -> None:
     assert largest_difference(inside.jobs[1].state, before.jobs[0].state) > 1e-4
 
 
+@pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.RReLU()])
+def test_a_layer_in_two_places_draws_by_the_seed_of_its_job_in_both(layer: nn.Module) -> None:
+    def build(seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return nn.Sequential(nn.Flatten(), nn.Linear(192, 9), layer, nn.Linear(9, 9), layer)
+
+    states = []
+    for others in range(2):
+        torch.manual_seed(others)
+        before = torch.get_rng_state()
+        settings = ManySettings(epochs=2, batch_size=30)
+        result = train_many(
+            build, [images()], labelings(), [Job(seed=3)], settings=settings, device="cpu"
+        )
+        states.append(result.jobs[0].state)
+        assert torch.equal(torch.get_rng_state(), before)
+    assert largest_difference(*states) == 0.0
+
+
 def test_dropout_drops_at_its_rate_and_keeps_the_mean() -> None:
     values = torch.ones(400, 50)
     chance = Chance(whole(draw_seed(1)), whole(0), torch.tensor(0.3))

@@ -26,12 +26,7 @@ def copied_network(module: nn.Module) -> nn.Module:
             "the network is compiled TorchScript, whose parts cannot be replaced one by one; give "
             "the nn.Module that it was made from, with the same weights."
         )
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        if is_lazy(tensor):
-            raise BadInput(
-                f"{name!r} has no shape yet: lazy layers get theirs in the first call. Call the "
-                "network once on a few inputs, then give it again."
-            )
+    check_shapes(module)
     try:
         with _WithoutGraphs():
             return copy.deepcopy(module)
@@ -40,6 +35,16 @@ def copied_network(module: nn.Module) -> nn.Module:
             f"the network cannot be copied ({type(error).__name__}: {error}), and the original is "
             "never touched; keep only parameters, buffers and plain values as attributes."
         ) from error
+
+
+def check_shapes(module: nn.Module) -> None:
+    """Refuse a network whose weights have no shapes yet."""
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise BadInput(
+                f"{name!r} has no shape yet: lazy layers get theirs in the first call. Call the "
+                "network once on a few inputs, then give it again."
+            )
 
 
 class _WithoutGraphs(TorchFunctionMode):

@@ -304,9 +304,8 @@ def _renyi(
         + mean_part
     )
     undefined = ~(mixed > 0)
-    infinity = torch.full_like(mixed, math.inf)
-    value = (scale_part.clamp_min(0) + mean_part).where(~undefined, infinity)
-    return value, size.where(~undefined, torch.zeros_like(size))
+    value = (scale_part.clamp_min(0) + mean_part).masked_fill(undefined, math.inf)
+    return value, size.masked_fill(undefined, 0.0)
 
 
 def _log_ratio(
@@ -325,11 +324,9 @@ def _compare_scales(s: Tensor, prior_s: Tensor) -> tuple[Tensor, Tensor, Tensor]
     logs, prior_logs = torch.log(s), torch.log(prior_s)
     excess = ((s - prior_s) / prior_s) * ((s + prior_s) / prior_s)
     near = excess.abs() < 0.5
-    nothing = torch.zeros_like(excess)
-    log_ratio = torch.log1p(excess.where(near, nothing)).where(near, 2 * (logs - prior_logs))
+    log_ratio = torch.log1p(excess.masked_fill(~near, 0)).where(near, 2 * (logs - prior_logs))
     size = log_ratio.abs()
-    far = size > 0.4
-    return excess, log_ratio, size + (logs.abs_() + prior_logs.abs_()).where(far, nothing)
+    return excess, log_ratio, size + (logs.abs_() + prior_logs.abs_()).masked_fill(size <= 0.4, 0)
 
 
 def _sum_upward(block: Divergence, *tensors: Tensor) -> float:

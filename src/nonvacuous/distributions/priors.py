@@ -75,8 +75,7 @@ class Prior:
             raise BadInput("a pretrained prior says where it comes from; use priors.pretrained")
         if self.means is not None:
             # Building a Gaussian checks and copies the means.
-            own = DiagonalGaussian.from_means(self.means, 1.0).means
-            object.__setattr__(self, "means", MappingProxyType(dict(own)))
+            object.__setattr__(self, "means", DiagonalGaussian.from_means(self.means, 1.0).means)
 
     @property
     def description(self) -> str:
@@ -104,10 +103,11 @@ class Prior:
         """
         posterior.check_covers(module)
         means = self._means_for(module)
-        energies = {
-            name: _energy(posterior.means[name], posterior.scales[name], mean)
-            for name, mean in means.items()
-        }
+        energies = {}
+        for name, mean in means.items():
+            own, scale = posterior.means[name].double(), posterior.scales[name].double()
+            shift = own - mean.to(own.device).double()
+            energies[name] = float(shift.square().sum() + scale.square().sum())
         sharing = [[name] for name in means] if self.per_tensor else [list(means)]
         weights = {name: mean.numel() for name, mean in means.items()}
         scales = self.grid.cheapest_for(sharing, energies, weights)
@@ -235,8 +235,3 @@ def _around(
         fixed=MappingProxyType({name: tensor.detach().clone() for name, tensor in fixed.items()}),
         **origin,
     )
-
-
-def _energy(means: Tensor, scales: Tensor, prior_means: Tensor) -> float:
-    shift = means.double() - prior_means.to(means.device).double()
-    return float(shift.square().sum() + scales.double().square().sum())

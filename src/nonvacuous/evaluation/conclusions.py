@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.sample import Sample
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally
 from nonvacuous.evaluation_records import ClassScore, EvaluationRecord, Slice, TestedBaseline
+from nonvacuous.records import BoundRecord
 
 TAIL = "Clopper and Pearson (1934): the exact binomial tail"
 THEOREMS = {
@@ -34,9 +37,7 @@ class Promise:
     risk_upper: float
     risk_lower: float
     interval: tuple[float, float]
-    theorem: str
-    name: str
-    inputs: dict[str, float | int]
+    bound: BoundRecord
     beside: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -51,19 +52,25 @@ def promise_of(tally: Tally, failure: float) -> Promise:
     inputs: dict[str, float | int] = {"examples": sample.examples, "failure": failure}
     if sample.squares is None:
         inputs = {"errors": int(sample.errors), **inputs}
-    shares = failure, down(failure / 2)
-    lowers, uppers = ([end(share) for share in shares] for end in (sample.lower, sample.upper))
     return Promise(
         errors=sample.errors,
         trials=sample.examples,
-        risk_upper=uppers[0],
-        risk_lower=lowers[0],
-        interval=(lowers[1], uppers[1]),
-        theorem=THEOREMS[sample.theorem],
-        name=sample.theorem,
-        inputs=inputs,
+        **ends_of(sample.upper, sample.lower, failure),
+        bound=BoundRecord(name=sample.theorem, theorem=THEOREMS[sample.theorem], inputs=inputs),
         beside={name: as_risk(end) for name, end in sample.beside(failure).items()},
     )
+
+
+def ends_of(
+    upper: Callable[[float], float], lower: Callable[[float], float], failure: float
+) -> dict[str, Any]:
+    """Each end at the whole failure, and both at once at half of it."""
+    half = down(failure / 2)
+    return {
+        "risk_upper": upper(failure),
+        "risk_lower": lower(failure),
+        "interval": (lower(half), upper(half)),
+    }
 
 
 def _sample(tally: Tally) -> Sample:
@@ -72,8 +79,14 @@ def _sample(tally: Tally) -> Sample:
         return tally.sample()
     code = tally.classes.code(settings.positive)
     if code < 0:
-        names = ", ".join(str(value) for value in tally.classes.values[:20])
-        raise BadInput(f"there is no class {settings.positive!r}; the classes are {names}.")
+        seen = [str(value) for value in tally.classes.values]
+        close = difflib.get_close_matches(str(settings.positive), seen, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise BadInput(
+            f"there is no class {settings.positive!r}.{hint} The classes are "
+            f"{', '.join(seen[:20])}.",
+            instead={"--positive": close[0] if close else "CLASS"},
+        )
     truths, answers, hits = (int(a[code]) for a in (tally.truths, tally.answers, tally.hits))
     total = {"recall": truths, "precision": answers}.get(settings.metric, truths + answers - hits)
     if total == 0:
@@ -99,17 +112,17 @@ def _balanced(tally: Tally, failure: float) -> Promise:
         end = bounds.balanced(errors=right, examples=sizes, failure=share)
         return as_risk(down(len(sizes) / len(examples) * (1.0 - end)))
 
-    half = down(failure / 2)
+    tail = "one tilted tail for all classes" if tilted else "one exact tail for each class"
     mean = [k / n if n else 1.0 for k, n in zip(errors, examples, strict=True)]
     return Promise(
         errors=math.fsum(mean),
         trials=len(mean),
-        risk_upper=upper(failure),
-        risk_lower=lower(failure),
-        interval=(lower(half), upper(half)),
-        theorem="one tilted tail for all classes" if tilted else "one exact tail for each class",
-        name="balanced tilt" if tilted else "balanced shares",
-        inputs={"classes": len(examples), "failure": failure},
+        **ends_of(upper, lower, failure),
+        bound=BoundRecord(
+            name=f"balanced {tally.settings.balance}",
+            theorem=tail,
+            inputs={"classes": len(examples), "failure": failure},
+        ),
     )
 
 
@@ -133,16 +146,15 @@ def _macro(tally: Tally, failure: float) -> Promise:
 
     scores = [h / r if r else 0.0 for h, r in pairs]
     scores = [2 * score / (1 + score) for score in scores] if f1 else scores
-    half = down(failure / 2)
     return Promise(
         errors=math.fsum(1.0 - score for score in scores),
         trials=size,
-        risk_upper=upper(failure),
-        risk_lower=lower(failure),
-        interval=(lower(half), upper(half)),
-        theorem=f"{TAIL}, a share of the failure probability for each class",
-        name="mean over classes",
-        inputs={"classes": size, "failure": failure},
+        **ends_of(upper, lower, failure),
+        bound=BoundRecord(
+            name="mean over classes",
+            theorem=f"{TAIL}, a share of the failure probability for each class",
+            inputs={"classes": size, "failure": failure},
+        ),
     )
 
 
@@ -171,7 +183,7 @@ def conclude(tally: Tally, failure: float) -> tuple[Promise, EvaluationRecord]:
         interval=promise.interval,
         beside=dict(promise.beside),
         coverage_lower=as_risk(
-            down(1.0 - bounds.holdout(errors=rest, examples=tally.rows, failure=down(failure / 2)))
+            down(1.0 - bounds.holdout(errors=rest, examples=tally.rows, failure=own))
         )
         if selective
         else None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import platform
@@ -25,7 +24,7 @@ from nonvacuous.evaluation.audit import audit
 from nonvacuous.evaluation.coding import as_array, plain
 from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude
 from nonvacuous.evaluation.predicting import predicted, with_scores
-from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name
+from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name, with_lengths
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally, counted
 from nonvacuous.evaluation_records import Evaluation, EvaluationRecord
 from nonvacuous.files import check_may_write, write_atomically
@@ -122,8 +121,7 @@ def evaluate(
     # before the test has its line, which a repetition of the same test finds again.
     standing = None
     if target is not None:
-        digests = {role: digest.hexdigest() for role, digest in tally.digests.items()}
-        standing = record_attempt(ledger_beside(target), attempt_of(tally, digests))
+        standing = record_attempt(ledger_beside(target), attempt_of(tally, record.digests))
     invariant = notes.get("invariant")
     certificate = written(
         promise,
@@ -168,7 +166,7 @@ def written(
     settings, digests, failure = record.settings, record.digests, budget.failure
     words = "error rate" if settings.metric == "error" else settings.words
     mean = " (mean over clusters)" if record.unit == "clusters" else ""
-    draws = promise.trials if "examples" in promise.inputs else record.rows
+    draws = promise.trials if "examples" in promise.bound.inputs else record.rows
     whole = settings.counts_events and record.unit == "examples"
     return Certificate.sealed(
         statement=f"With confidence {shown_confidence(1.0 - failure)} over the draw of {draws} "
@@ -181,9 +179,7 @@ def written(
         loss=records.LossRecord(name="zero-one" if settings.metric == "error" else settings.words),
         confidence=1.0 - failure,
         risk_upper=promise.risk_upper,
-        bound=records.BoundRecord(
-            name=promise.name, theorem=promise.theorem, inputs=promise.inputs
-        ),
+        bound=promise.bound,
         budget=budget,
         data=records.DataRecord(
             name=settings.dataset,
@@ -255,27 +251,24 @@ def _group_columns(groups: Any) -> dict[str, Any]:
 
 def _beside(batches: Iterator[dict[str, Any]], given: Mapping[str, Any]) -> Iterator[Batch]:
     """Predicted batches with the rows of the columns that were given beside them."""
+    columns, lengths = with_lengths(given)
+    said = {
+        role: f"{role.replace(':', ' ', 1)} {'has' if ':' in role else 'have'} {rows} rows, but"
+        for role, rows in lengths.items()
+    }
     start = 0
     for batch in batches:
         stop = start + len(batch["labels"])
-        for role, column in given.items():
-            if len(column) < stop:
-                said = f"{_called(role)} {len(column)} rows, but there are at least {stop} answers."
-                raise BadInput(said)
+        for role, rows in lengths.items():
+            if rows < stop:
+                raise BadInput(f"{said[role]} there are at least {stop} answers.")
         # Of a pandas column with fractions as its index, [] would choose by these.
-        parts = {r: getattr(column, "iloc", column)[start:stop] for r, column in given.items()}
-        columns = batch | parts
-        yield Batch(columns, partial(row_name, None, range(start, stop)))
+        parts = {role: getattr(c, "iloc", c)[start:stop] for role, c in columns.items()}
+        yield Batch(batch | parts, partial(row_name, None, range(start, stop)))
         start = stop
-    for role, column in given.items():
-        if len(column) != start:
-            raise BadInput(f"{_called(role)} {len(column)} rows, but there were {start} answers.")
-
-
-def _called(role: str) -> str:
-    return (
-        f"group {role.removeprefix('group:')} has" if role.startswith("group:") else f"{role} have"
-    )
+    for role, rows in lengths.items():
+        if rows != start:
+            raise BadInput(f"{said[role]} there were {start} answers.")
 
 
 def _kept(batches: Iterable[Batch], kept: list[Batch]) -> Iterator[Batch]:
@@ -324,19 +317,10 @@ def _digest(*parts: str) -> str:
 
 
 def _check_classes(tally: Tally) -> None:
-    """One class is one that there is; a mean is about all of them, not those that turned up."""
+    """A mean is about all classes, not those that turned up; probabilities are no classes."""
     settings = tally.settings
-    seen = [str(value) for value in tally.classes.values]
-    about_one = settings.entry.counts == "classes" and settings.positive is not None
-    if about_one and str(settings.positive) not in seen:
-        close = difflib.get_close_matches(str(settings.positive), seen, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise BadInput(
-            f"there is no class {settings.positive!r}.{hint} The classes are "
-            f"{', '.join(seen[:20])}.",
-            instead={"--positive": close[0] if close else "CLASS"},
-        )
     if settings.over_all_classes and settings.classes is None:
+        seen = [str(value) for value in tally.classes.values]
         raise BadInput(
             f"{settings.words} is a mean over all classes, those included that no row of the test "
             f"has: declare them as classes (--classes). In the test there are "

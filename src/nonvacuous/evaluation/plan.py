@@ -11,6 +11,7 @@ from scipy import optimize, special
 
 from nonvacuous import bounds
 from nonvacuous.bounds import checks
+from nonvacuous.bounds.rounding import shown_confidence
 from nonvacuous.errors import BadInput
 
 
@@ -61,7 +62,8 @@ class Plan:
     def __str__(self) -> str:
         return (
             f"{self.examples:,} examples promise a risk of at most {self.target:g} with chance "
-            f"{self.chance:g}, if the true risk is {self.risk:g} (confidence {self.confidence:g})"
+            f"{self.chance:g}, if the true risk is {self.risk:g} (confidence "
+            f"{shown_confidence(self.confidence, 6)})"
         )
 
     @property
@@ -141,8 +143,7 @@ def detectable(examples: int, discordance: float, chance: float, failure: float)
     ``discordance`` is how often the two predictors differ if their risks are equal. None where no
     difference is shown so often.
     """
-    n = examples
-    spread = 8.0 * np.sqrt(n * 0.25) + 10
+    n, spread = examples, 8.0 * np.sqrt(examples * 0.25) + 10
 
     def power(difference: float) -> float:
         share = min(1.0, max(discordance, difference))
@@ -211,10 +212,14 @@ def _progressive(
 
 def _curve(given: object) -> tuple[float, float, float]:
     """A declared curve, or the power law with a limit that fits the points best."""
-    values = np.asarray(given, dtype=float)
+    try:
+        values = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
     if values.shape == (3,) and (values >= 0).all():
         return float(values[0]), float(values[1]), float(values[2])
-    if values.ndim != 2 or values.shape[1] != 2 or len(values) < 2:
+    points = values.ndim == 2 and values.shape[1] == 2 and len(values) > 1
+    if not points or not np.isfinite(values).all() or not (values[:, 0] > 0).all():
         raise BadInput("curve is (limit, scale, power), or at least two points (size, risk).")
     sizes, risks = values.T
     first = [0.5 * risks.min(), risks.max() * sizes.min() ** 0.5, 0.5]

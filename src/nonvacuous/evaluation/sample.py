@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
 
 from nonvacuous import bounds
 from nonvacuous.bounds.rounding import as_risk, down, up
+from nonvacuous.seeds import derived_seed
 
 #: Losses and their squares are summed as whole multiples of 1 / GRID: exactly, in any batches.
 GRID = float(1 << 30)
@@ -27,34 +29,26 @@ class Sample(NamedTuple):
     f1: bool = False
 
     def upper(self, failure: float) -> float:
-        end = self._upper(failure)
-        return as_risk(up(end / (2.0 - end))) if self.f1 else end
-
-    def lower(self, failure: float) -> float:
-        end = self._lower(failure)
-        return as_risk(down(end / (2.0 - end))) if self.f1 else end
-
-    def _upper(self, failure: float) -> float:
         if not self.examples:
             return 1.0
         if self.values is not None:
             return _by_bets(self.values, failure)
         if self.squares is not None:
             return self._bernstein(self.errors, self.squares, failure)
-        return bounds.holdout(errors=int(self.errors), examples=self.examples, failure=failure)
+        end = bounds.holdout(errors=int(self.errors), examples=self.examples, failure=failure)
+        return as_risk(up(end / (2.0 - end))) if self.f1 else end
 
-    def _lower(self, failure: float) -> float:
+    def lower(self, failure: float) -> float:
         if not self.examples:
             return 0.0
         if self.values is not None:
             return as_risk(down(1.0 - _by_bets(1.0 - self.values, failure)))
+        n = self.examples
         if self.squares is not None:
-            right = self.examples - self.errors
-            squares = self.examples - 2.0 * self.errors + self.squares
-            return as_risk(down(1.0 - self._bernstein(right, squares, failure)))
-        return bounds.holdout_lower(
-            errors=int(self.errors), examples=self.examples, failure=failure
-        )
+            squares = n - 2.0 * self.errors + self.squares
+            return as_risk(down(1.0 - self._bernstein(n - self.errors, squares, failure)))
+        end = bounds.holdout_lower(errors=int(self.errors), examples=n, failure=failure)
+        return as_risk(down(end / (2.0 - end))) if self.f1 else end
 
     def _bernstein(self, total: float, squares: float, failure: float) -> float:
         n = self.examples
@@ -85,6 +79,22 @@ class Sample(NamedTuple):
         if self.values is not None:
             other["empirical Bernstein"] = self._bernstein(self.errors, self.squares, failure)
         return other
+
+
+def in_order_of_betting(losses: np.ndarray, seed: int, rows: str) -> np.ndarray:
+    """The losses, shuffled as the seed and the digests of all columns, ``rows``, say.
+
+    A bet is on the next loss, given those before it: whoever sorts a table by its losses must not
+    choose what comes next, and an order that rests on the number of rows alone would be one fixed
+    order of sorted losses. The digests stand for the die that draws one of all orders. It takes
+    columns that could have been otherwise, as rows in the order in which they were drawn are. A
+    sorted file of losses with two values has few: :func:`_by_bets` asks more of these.
+    """
+    ordered = np.sort(losses.astype("<f8") + 0.0)  # one zero, whatever its sign was
+    digest = hashlib.sha256(ordered.tobytes() + rows.encode()).hexdigest()
+    stream = np.random.PCG64(derived_seed(seed, "order of betting", digest))
+    shuffled: np.ndarray = ordered[np.argsort(stream.random_raw(len(ordered)), kind="stable")]
+    return shuffled
 
 
 def _by_bets(losses: np.ndarray, failure: float) -> float:

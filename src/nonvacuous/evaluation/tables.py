@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -13,7 +12,7 @@ import numpy as np
 
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.evaluation import readers
-from nonvacuous.evaluation.coding import ROW, BadRow, as_array, one_each, plain, to_numpy
+from nonvacuous.evaluation.coding import ROW, BadRow, as_array, is_lost, one_each, plain, to_numpy
 from nonvacuous.evaluation.readers import BATCH, SEPARATORS, names_in
 
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -74,7 +73,11 @@ def batches_of(
         start, stop = stop, stop + len(next(iter(batch.values())))
         rows = np.arange(start, stop)
         for name, value in conditions.items():
-            kept = as_array(batch.pop(f"where {name}")).astype(str) == value
+            values = as_array(batch.pop(f"where {name}")).astype(str)
+            # What is True here is true in every file.
+            if value in ("true", "false") and np.isin(values, ("True", "False")).all():
+                value = value.capitalize()
+            kept = values == value
             batch = Batch({role: _chosen(column, kept) for role, column in batch.items()})
             rows = rows[kept]
         if len(rows):
@@ -94,8 +97,7 @@ def row_name(source: Any, rows: np.ndarray | range, row: int) -> str:
         if kind in _JSON_LINES:
             lines = (at for at, line in enumerate(stream, start=1) if line.strip())
         else:
-            reader = csv.reader(stream, delimiter=SEPARATORS[kind])
-            lines = (reader.line_num for cells in reader if cells)
+            lines = (at for at, cells in readers.lines_of(stream, SEPARATORS[kind]) if cells)
             next(lines)  # the header
         return f"line {next(islice(lines, number, None))} of {path}"
 
@@ -141,14 +143,19 @@ def check_rows(columns: Mapping[str, Any]) -> None:
             )
 
 
+def with_lengths(columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Columns with their lengths; what a generator gives is kept."""
+    try:
+        kept = {role: a if hasattr(a, "__len__") else list(a) for role, a in columns.items()}
+        return kept, {role: len(column) for role, column in kept.items()}
+    except TypeError as error:  # a single number
+        raise BadInput(f"columns have one entry for each example: {error}.") from error
+
+
 def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
     """Arrays of one length, cut into batches."""
     check_rows(arrays)
-    try:
-        sized = {role: a if hasattr(a, "__len__") else list(a) for role, a in arrays.items()}
-        lengths = {role: len(array) for role, array in sized.items()}
-    except TypeError as error:  # a single number
-        raise BadInput(f"columns have one entry for each example: {error}.") from error
+    sized, lengths = with_lengths(arrays)
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{role} {length}" for role, length in lengths.items())
         raise BadInput(f"the columns have different lengths: {said}. One row is one example.")
@@ -159,25 +166,6 @@ def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
         yield Batch(part, partial(row_name, None, range(start, rows)))
 
 
-def _items(column: Any, name: str) -> list[Any]:
-    """A column as a list, in which nothing has become a word that was none."""
-    if isinstance(column, list | tuple):
-        return list(column)
-    if hasattr(column, "to_pylist"):
-        return list(column.to_pylist())
-    array = column if isinstance(column, np.ma.MaskedArray) else to_numpy(column)
-    if array.ndim == 0:
-        raise BadInput(f"{name} is a single {type(column).__name__}; give one for each row.")
-    return list(array.tolist())
-
-
-def _is_lost(value: Any) -> bool:
-    """Whether a value says that there is none: of JSON, of text, of floats, of pandas."""
-    if isinstance(value, str | float):
-        return value == "" or value != value
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
-
-
 def with_holes(
     column: Any, name: str, where: Callable[[int], str] = ROW.format
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -185,8 +173,12 @@ def with_holes(
 
     Whoever writes a table with pandas gets floats where a whole number is missing: 1.0 is 1.
     """
-    items = _items(column, name)
-    there = np.array([not _is_lost(value) for value in items], dtype=bool)
+    arrow = hasattr(column, "to_pylist")
+    array = np.array(column.to_pylist(), dtype=object) if arrow else to_numpy(column)
+    if array.ndim == 0:
+        raise BadInput(f"{name} is a single {type(column).__name__}; give one for each row.")
+    items = array.tolist()
+    there = np.array([not is_lost(value) for value in items], dtype=bool)
     known = [value for value, is_there in zip(items, there, strict=True) if is_there]
     values = np.fromiter(known, dtype=object, count=len(known))
     try:
@@ -211,6 +203,9 @@ def read_columns(
         batch.naming(lambda batch: {role: as_array(plain(batch[role], role)) for role in columns})
         for batch in batches
     ]
+    for role, name in columns.items():
+        if len({part[role].dtype.kind == "U" for part in read}) > 1:
+            raise BadInput(f"{name} mixes numbers and words; use numbers or words alone.")
     return {role: np.concatenate([part[role] for part in read]) for role in columns}
 
 

@@ -145,9 +145,8 @@ def _refined(
         if not size < history[-1]:
             break
         coefficients, fitted = better, fitted_better
-        stalled = size > _PROGRESS * history[-1]
         history.append(size)
-        if stalled:
+        if size > _PROGRESS * history[-2]:
             break
     iterations = 0
     if history[-1] > tolerance and torch.isfinite(coefficients).all():
@@ -261,30 +260,26 @@ def conjugate_gradient(
     solution = torch.zeros_like(right_sides) if start is None else start.clone()
     remainder = right_sides - multiply(solution) if start is not None else right_sides.clone()
     best, best_size = solution.clone(), float(remainder.abs().max())
-    searched = precondition(remainder)
-    direction = searched.clone()
-    inner = (remainder * searched).sum(0)
-    iterations = 0
+    direction, inner, iterations = torch.zeros_like(remainder), torch.zeros_like(remainder[0]), 0
     while iterations < limit and float(remainder.abs().max()) > 0.5 * tolerance:
+        searched = precondition(remainder)
+        following = (remainder * searched).sum(0)
+        if not bool(following.isfinite().all()):
+            break
+        ratio = torch.where(inner > 0, following / inner.clamp(min=1e-300), 0.0)
+        direction, inner = searched + ratio * direction, following
         image = multiply(direction)
         curvature = (direction * image).sum(0)
         # A column that is solved has no direction left; it stands still.
         step = torch.where(curvature > 0, inner / curvature.clamp(min=1e-300), 0.0)
         solution += step * direction
         remainder -= step * image
-        searched = precondition(remainder)
-        following = (remainder * searched).sum(0)
-        ratio = torch.where(inner > 0, following / inner.clamp(min=1e-300), 0.0)
-        direction = searched + ratio * direction
-        inner = following
         iterations += 1
         size = float(remainder.abs().max())
         if size < best_size:
             best, best_size = solution.clone(), size
         if report is not None:
             report(iterations, size)
-        if not bool(inner.isfinite().all()):
-            break
     # What the recursion believes drifts away from the truth: only a fresh product counts.
     return Iterated(best, right_sides - multiply(best), iterations)
 

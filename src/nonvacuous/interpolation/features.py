@@ -70,17 +70,13 @@ def gabor_filters(
     line = torch.arange(size, dtype=torch.float64) - middle
     down, across = torch.meshgrid(line, line, indexing="ij")
     bell = torch.exp(-(down.square() + across.square()) / (2 * sigma**2))
-    even, odd = [], []
-    for step in range(orientations):
-        angle = math.pi * step / orientations
-        along = (across * math.cos(angle) + down * math.sin(angle)) * (2 * math.pi / wavelength)
-        cosine = bell * along.cos()
-        # An even wave under a bell has a mean, which would answer to brightness.
-        cosine = cosine - bell * (cosine.sum() / bell.sum())
-        sine = bell * along.sin()
-        even.append(cosine / cosine.norm())
-        odd.append(sine / sine.norm())
-    return torch.stack(even).float(), torch.stack(odd).float()
+    angles = torch.arange(orientations, dtype=torch.float64)[:, None, None] * math.pi / orientations
+    along = (across * angles.cos() + down * angles.sin()) * (2 * math.pi / wavelength)
+    even, odd = bell * along.cos(), bell * along.sin()
+    # An even wave under a bell has a mean, which would answer to brightness.
+    even = even - bell * (even.sum((1, 2), keepdim=True) / bell.sum())
+    first, second = (each / each.norm(dim=(1, 2), keepdim=True) for each in (even, odd))
+    return first.float(), second.float()
 
 
 @contextmanager

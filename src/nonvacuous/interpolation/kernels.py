@@ -9,6 +9,7 @@ import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 import torch
@@ -58,11 +59,10 @@ def laplace(gamma: float = 1.0) -> Kernel:
 
 def polynomial(degree: float = 3, offset: float = 1.0, scale: float = 1.0) -> Kernel:
     """(scale ⟨x, y⟩ + offset) to the power of a whole number."""
-    power = int(degree)
-    if power != degree or power < 1:
+    if not (isinstance(degree, Real) and degree >= 1 and float(degree).is_integer()):
         raise BadInput(f"polynomial: the degree must be a whole number from 1, not {degree!r}")
-    factor = _positive("scale", scale)
-    if not (math.isfinite(offset) and offset >= 0):
+    power, factor = int(degree), _positive("scale", scale)
+    if not (isinstance(offset, Real) and 0 <= offset < math.inf):
         raise BadInput(
             f"polynomial: the offset must not be negative, else this is no kernel; got {offset!r}"
         )
@@ -122,8 +122,11 @@ def median_squared_distance(points: Tensor, *, seed: int = 0, sample: int = 2000
 
 
 def _positive(name: str, value: float) -> float:
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 < number < math.inf:
         raise BadInput(f"{name} must be a positive number, got {value!r}")
     return number
 

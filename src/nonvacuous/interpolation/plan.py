@@ -8,7 +8,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -93,6 +93,8 @@ class Limits:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.tolerance) and self.tolerance > 0):
             raise BadInput(f"tolerance must be a positive number, got {self.tolerance!r}")
+        if self.iterations < 0 or self.tile < 1:
+            raise BadInput(f"iterations below 0 or tile below 1: {self.iterations}, {self.tile}")
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,9 @@ def make_plan(
     memory   bytes that may be used; nine tenths of what is available by default
     folder   where tiles go when memory does not hold them; the system's temporary folder by default
     """
+    for name, value, known in (("method", method, Method), ("precision", precision, Precision)):
+        if value not in get_args(known):
+            raise BadInput(f"{name} is one of {', '.join(get_args(known))}, not {value!r}")
     budget = int(_PART * available_on(device)) if memory is None else memory
     # Points (given, and in float64), targets with their copies, and tiles at work.
     held = points * (12 * coordinates + 6 * 8 * columns) + 4 * 8 * min(points, tile) ** 2

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -67,8 +67,6 @@ class Interpolant(Solved):
                     f"predict(points, name) with one of {', '.join(self.names)}, or predictions"
                 )
             name = self.names[0]
-        if name not in self.coefficients:
-            raise BadInput(f"there are no values {name!r}; there are {', '.join(self.names)}")
         return self.predictions(points, names=(name,))[name]
 
     def predictions(
@@ -82,6 +80,9 @@ class Interpolant(Solved):
                 f"{self._gram.coordinates}"
             )
         chosen = names or self.names
+        for name in chosen:
+            if name not in self.coefficients:
+                raise BadInput(f"there are no values {name!r}; there are {', '.join(self.names)}")
         parts = [self.coefficients[name][self._kept] for name in chosen]
         parts = [part.reshape(self._gram.size, -1) for part in parts]
         matrix = torch.from_numpy(np.concatenate(parts, 1)).to(self._gram.device)
@@ -101,11 +102,15 @@ class Interpolant(Solved):
         self, points: Any, labels: Any, *, progress: Progress | None = None
     ) -> dict[str, int]:
         """For each name: at how many points the largest output is not that of the label."""
-        true = np.asarray(labels)
-        return {
-            name: int((values.argmax(1) != true).sum())
-            for name, values in self.predictions(points, progress=progress).items()
-        }
+        true, counted = np.asarray(labels), {}
+        for name, values in self.predictions(points, progress=progress).items():
+            if values.ndim != 2 or true.shape != values.shape[:1]:
+                raise BadInput(
+                    f"{name} has outputs of shape {values.shape}, the labels {true.shape}: errors "
+                    "take one label for each point and one output for each class (see one_hot)"
+                )
+            counted[name] = int((values.argmax(1) != true).sum())
+        return counted
 
 
 def interpolate(
@@ -287,12 +292,10 @@ def _identity(kernel: Kernel, points: Tensor) -> str:
 
 def as_points(points: Any, *, what: str = "points") -> Tensor:
     """(points, coordinates) float64; images are laid out flat."""
-    given = points if isinstance(points, Tensor) else torch.as_tensor(np.asarray(points))
+    given = _real(points, what)
     if given.ndim == 0 or len(given) == 0:
         raise BadInput(f"{what}: there must be at least one point, got shape {tuple(given.shape)}")
-    if given.is_complex():
-        raise BadInput(f"{what}: complex numbers are not supported; give their two parts")
-    flat = given.detach().reshape(len(given), -1).to(torch.float64)
+    flat = given.reshape(len(given), -1).to(torch.float64)
     if flat.shape[1] == 0:
         raise BadInput(f"{what}: points without coordinates, shape {tuple(given.shape)}")
     bad = ~flat.isfinite().all(1)
@@ -305,8 +308,18 @@ def as_points(points: Any, *, what: str = "points") -> Tensor:
     return flat
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
+def _real(numbers: Any, what: str) -> Tensor:
+    """What may be an array, a tensor or nested lists, as a tensor."""
+    try:
+        given = numbers if isinstance(numbers, Tensor) else torch.as_tensor(np.asarray(numbers))
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{what}: expected numbers in rows of equal length ({error})") from error
+    if given.is_complex():
+        raise BadInput(f"{what}: complex numbers are not supported; give their two parts")
+    return given.detach()
+
+
+class Targets(NamedTuple):
     """All right-hand sides as the columns of one matrix.
 
     columns   which are whose, by name: a single one where a vector was given
@@ -321,11 +334,9 @@ def as_targets(values: Any, count: int) -> Targets:
     named = dict(values) if isinstance(values, Mapping) else {"values": values}
     if not named:
         raise BadInput("values: no values were given; give numbers, or names with numbers")
-    parts, start = [], 0
-    columns: dict[str, slice | int] = {}
+    parts, start, columns = [], 0, dict[str, slice | int]()
     for name, entry in named.items():
-        given = entry if isinstance(entry, Tensor) else torch.as_tensor(np.asarray(entry))
-        given = given.detach().to("cpu", torch.float64)
+        given = _real(entry, name).to("cpu", torch.float64)
         if given.ndim not in (1, 2) or len(given) != count or given.numel() == 0:
             raise BadInput(
                 f"{name}: {count} points need values of shape ({count},) or ({count}, outputs), "
@@ -338,9 +349,8 @@ def as_targets(values: Any, count: int) -> Targets:
                 "through it"
             )
         parts.append(given.reshape(count, -1))
-        end = start + parts[-1].shape[1]
-        columns[name] = start if given.ndim == 1 else slice(start, end)
-        start = end
+        columns[name] = start if given.ndim == 1 else slice(start, start + given.shape[1])
+        start += parts[-1].shape[1]
     return Targets(torch.cat(parts, 1), columns)
 
 

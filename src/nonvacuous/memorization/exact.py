@@ -192,17 +192,15 @@ def check_lemma(positions: Sequence[int], knots: Sequence[int]) -> LemmaCheck:
     )
 
 
-def _rank(entries: list[list[Fraction]]) -> int:
-    rows = [row[:] for row in entries]
+def _rank(rows: list[list[Fraction]]) -> int:
     rank = 0
-    for column in range(len(rows)):
-        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
-        if pivot is None:
-            continue
-        rows[rank], rows[pivot] = rows[pivot], rows[rank]
-        for i in range(rank + 1, len(rows)):
-            if rows[i][column]:
-                factor = rows[i][column] / rows[rank][column]
-                rows[i] = [a - factor * b for a, b in zip(rows[i], rows[rank], strict=True)]
+    while rows := [row for row in rows if any(row)]:
+        pivot, *others = rows
+        column = next(i for i, entry in enumerate(pivot) if entry)
+        ratios = [row[column] / pivot[column] for row in others]
+        rows = [
+            [a - ratio * b for a, b in zip(row, pivot, strict=True)]
+            for ratio, row in zip(ratios, others, strict=True)
+        ]
         rank += 1
     return rank

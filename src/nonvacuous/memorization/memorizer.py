@@ -178,8 +178,8 @@ class Memorizer:
     @cached_property
     def _rounded(self) -> tuple[np.ndarray, ...]:
         (knots, values, slopes), scale = self._table, 1 << self.fraction_bits
-        scaled = ([value / scale for value in values], [float(s / scale) for s in slopes])
-        return tuple(np.array(column, dtype=np.float64) for column in (knots, *scaled))
+        columns = knots, [value / scale for value in values], [float(s / scale) for s in slopes]
+        return tuple(np.array(column, dtype=np.float64) for column in columns)
 
     def classify(self, points: Any) -> np.ndarray:
         """The class of each point: the one nearest to the network's value."""

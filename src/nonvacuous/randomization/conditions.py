@@ -6,6 +6,7 @@ predict it must not: a promise below the error that no predictor can avoid would
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -76,6 +77,8 @@ def standardized(dataset: Dataset) -> Dataset:
     inputs = dataset.train.inputs
     mean = float(inputs.mean(dtype=torch.float64))
     deviation = float((inputs - mean).square_().mean(dtype=torch.float64)) ** 0.5
+    if deviation in (0.0, math.inf):  # squares may leave float32
+        deviation = float(inputs.double().std(correction=0))
     if not deviation > 0.0:
         raise BadInput(
             f"{dataset.name}: all inputs are the same number ({mean:g}); there is nothing to learn"
@@ -211,10 +214,13 @@ def certify_condition(
         plain_training=PlainTraining(epochs=settings.certificate_epochs),
         twin=False,
     )
+    guessing = 1.0 - 1.0 / condition.train.classes
     fields: dict[str, Any] = {
         "condition": condition.name,
-        "guessing": 1.0 - 1.0 / condition.train.classes,
-        "floor": unavoidable_error(condition),
+        "guessing": guessing,
+        # A label drawn uniformly from K classes with probability p differs from any guess with
+        # probability p (1 - 1/K) at least; what other changes cost nobody knows.
+        "floor": (condition.noise or 0.0) * guessing,
         "confidence": settings.confidence,
     }
     try:
@@ -237,12 +243,3 @@ def certify_condition(
         kl_nats=None if made.complexity is None else made.complexity.kl_nats,
         status=made.status,
     )
-
-
-def unavoidable_error(condition: Condition) -> float:
-    """The error that nobody can avoid on new data of this condition.
-
-    A label drawn uniformly from K classes with probability p differs from any guess with
-    probability p (1 - 1/K) at least. For other changes nobody knows: 0.
-    """
-    return (condition.noise or 0.0) * (1.0 - 1.0 / condition.train.classes)

@@ -54,17 +54,12 @@ def corrupt(dataset: Dataset, spec: str, *, seed: int) -> Corrupted:
            partial:1 equals random-labels
     """
     drawn = _Drawn(dataset, spec, seed=seed)
-    train = replace(
-        dataset.train,
-        inputs=drawn.all_inputs("train"),
-        labels=drawn.labels,
-        preprocessing=drawn.steps(dataset.train),
-    )
+    train = dataset.train.prepared(drawn.all_inputs("train"), *drawn.steps)
     test = dataset.test
     if test is not None and drawn.rule is not None:
-        test = replace(test, inputs=drawn.all_inputs("test"), preprocessing=drawn.steps(test))
+        test = test.prepared(drawn.all_inputs("test"), *drawn.steps)
     return Corrupted(
-        train=train,
+        train=replace(train, labels=drawn.labels),
         test=test,
         changed=drawn.labels != dataset.train.labels,
         corrupted=drawn.mask,
@@ -86,9 +81,9 @@ class CorruptedDataset(torch.utils.data.Dataset[tuple[Tensor, int]]):
         if part not in ("train", "test"):
             raise BadInput(f"CorruptedDataset: part = {part!r}; write 'train' or 'test'")
         self._made = partial(CorruptedDataset, dataset, spec, seed=seed, part=part)
-        self._drawn = _Drawn(dataset, spec, seed=seed)
-        self._part: Part = part
-        self._labels = self._drawn.labels if part == "train" else _test(dataset).labels
+        self._drawn, self._part = _Drawn(dataset, spec, seed=seed), part
+        clean = self._drawn.clean(part)
+        self._labels = self._drawn.labels if part == "train" else clean.labels
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -111,9 +106,8 @@ class _Drawn:
     def __init__(self, dataset: Dataset, spec: str, *, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise BadInput(f"corruption {spec}: seed = {seed!r} is not a whole number")
-        self.spec: Spec = parse_corruption(spec)
+        self.spec = parse_corruption(spec)
         self.dataset = dataset
-        self.seed = seed
         self.setting = Setting(dataset.train, self.spec.strength, seed)
         self.labels = dataset.train.labels
         self.mask = torch.zeros_like(self.labels, dtype=torch.bool)
@@ -125,16 +119,23 @@ class _Drawn:
             self.rule = corruption.apply(self.setting)
             self.mask = ~self.mask
 
-    def steps(self, part: Examples) -> tuple[str, ...]:
-        if self.spec.corruption.what == "nothing":
-            return part.preprocessing
-        return (*part.preprocessing, f"corruption {self.spec}, seed {self.seed}")
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What it adds to the preprocessing."""
+        changes = self.spec.corruption.what != "nothing"
+        return (f"corruption {self.spec}, seed {self.setting.seed}",) if changes else ()
 
-    def _clean(self, part: Part) -> Examples:
-        return self.dataset.train if part == "train" else _test(self.dataset)
+    def clean(self, part: Part) -> Examples:
+        examples = self.dataset.train if part == "train" else self.dataset.test
+        if examples is None:
+            raise BadInput(
+                f"{self.dataset.name} has no test set; read its training part, or split one off "
+                "first"
+            )
+        return examples
 
     def one_input(self, part: Part, index: int) -> Tensor:
-        clean = self._clean(part)
+        clean = self.clean(part)
         value = clean.inputs[index]
         if self.rule is None:
             return value
@@ -149,7 +150,7 @@ class _Drawn:
         return result
 
     def all_inputs(self, part: Part) -> Tensor:
-        clean = self._clean(part).inputs
+        clean = self.clean(part).inputs
         if self.rule is None:
             return clean
         result = torch.empty_like(clean)
@@ -189,14 +190,6 @@ def _drawn_labels(spec: Spec, setting: Setting) -> tuple[Tensor, Tensor]:
             "must contain every example that was drawn anew"
         )
     return labels, mask
-
-
-def _test(dataset: Dataset) -> Examples:
-    if dataset.test is None:
-        raise BadInput(
-            f"{dataset.name} has no test set; read its training part, or split one off first"
-        )
-    return dataset.test
 
 
 def _described(value: object) -> str:
@@ -245,20 +238,20 @@ def _drawn_once(spec: Spec, first: Corrupted, again: Corrupted, other: Corrupted
 
 
 def _kept(spec: Spec, dataset: Dataset, clean: Dataset, made: Corrupted) -> Iterator[str]:
-    given, what = "that were given have been written to: work on a copy", spec.corruption.what
-    if not _same(dataset.train, clean.train):
-        yield f"the training examples {given}"
-    if not _same(dataset.test, clean.test):
-        yield f"the test examples {given}"
+    what = spec.corruption.what
+    for part, given, before, after in (
+        ("training", dataset.train, clean.train, made.train),
+        ("test", dataset.test, clean.test, made.test),
+    ):
+        if not _same(given, before):
+            yield f"the {part} examples that were given have been written to: work on a copy"
+        if what != "inputs" and not _same(after, before, "inputs"):
+            yield f"{part} inputs changed although only labels may: what = {what!r}"
     if not _same(made.test, clean.test, "labels"):
         yield (
             "test labels are corrupted: then nothing tells whether the network learned; only "
             "training labels may change"
         )
-    if what != "inputs" and not _same(made.train, clean.train, "inputs"):
-        yield f"training inputs changed although only labels may: what = {what!r}"
-    if what != "inputs" and not _same(made.test, clean.test, "inputs"):
-        yield f"test inputs changed although only labels may: what = {what!r}"
     if what != "labels" and not _same(made.train, clean.train, "labels"):
         yield f"training labels changed although only inputs may: what = {what!r}"
     if not torch.equal(made.changed, made.train.labels != clean.train.labels):
@@ -281,10 +274,9 @@ def _independent(spec: Spec, dataset: Dataset, made: Corrupted) -> Iterator[str]
             "labels follow the old ones, and a network can learn them"
         )
     used = table[:, table.sum(0) > 0]
-    if used.shape[1] > 1 and used.shape[0] > 1:
+    p_value = 1.0 if len(used) < 2 else 0.0
+    if min(used.shape) > 1:
         p_value = float(stats.chi2_contingency(used.numpy(), correction=False).pvalue)
-    else:
-        p_value = 1.0 if used.shape[0] < 2 else 0.0
     if p_value < _SMALLEST_P_VALUE:
         yield (
             f"new labels depend on true labels (chi-square test, p = {p_value:.1e}): what is left "

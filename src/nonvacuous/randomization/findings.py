@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from scipy import stats
 
@@ -63,39 +64,39 @@ def _configuration(digest: str | None, conditions: Sequence[ConditionResult]) ->
 
 def _labels_used(true: ConditionResult, random: ConditionResult, classes: int) -> Finding | None:
     """A training function that has other labels than those it was given."""
+    ignored = partial(Finding, "the labels given are ignored", "problem")
     pairs = list(zip(true.outcomes, random.outcomes, strict=True))
     if all(first.answers == second.answers for first, second in pairs):
-        return Finding(
-            "the labels given are ignored",
-            "problem",
+        return ignored(
             "The trained networks answer exactly alike whether they were given true or random "
             "labels: training does not use the labels it is given. Every other number here is "
-            "about something else than this data.",
+            "about something else than this data."
         )
     examples = sum(outcome.train_examples for outcome in random.outcomes)
     fit = examples - sum(outcome.train_errors for outcome in random.outcomes)
     agree = sum(outcome.true_agreements for outcome in random.outcomes)
     surprising = float(stats.binom.sf(agree - 1, examples, 1 / classes)) < _CERTAINLY
     if surprising and agree > fit and agree / examples > min(2 / classes, (1 + 1 / classes) / 2):
-        return Finding(
-            "the labels given are ignored",
-            "problem",
+        return ignored(
             f"Given random labels, the networks answer with the true label on "
             f"{agree / examples:.0%} of the training examples and with the label given on "
-            f"{fit / examples:.0%}: training has the true labels from somewhere else.",
+            f"{fit / examples:.0%}: training has the true labels from somewhere else."
         )
     return None
 
 
 def _leak(leak: LeakCheck, failure: float) -> Finding:
     test = leak.chance
+    right = (
+        f"Trained on random labels, the networks are right on {test.accuracy:.1%} of the test "
+        f"examples where chance is {1 / test.classes:.1%}"
+    )
     if leak.above_chance:
         return Finding(
             "the test set has leaked",
             "problem",
-            f"Trained on random labels, the networks are right on {test.accuracy:.1%} of the test "
-            f"examples where chance is {1 / test.classes:.1%} (p = {test.p_value:.2g}): something "
-            "in training knows the true labels. No test error here can be trusted.",
+            f"{right} (p = {test.p_value:.2g}): something in training knows the true labels. No "
+            "test error here can be trusted.",
         )
     if leak.duplicates:
         # Their labels were randomized too, so that networks on random labels show nothing.
@@ -109,10 +110,8 @@ def _leak(leak: LeakCheck, failure: float) -> Finding:
         return Finding(
             "a leak cannot be excluded",
             "note",
-            f"Trained on random labels, the networks are right on {test.accuracy:.1%} of the test "
-            f"examples where chance is {1 / test.classes:.1%}: p = {test.p_value:.2g}, which one "
-            f"honest study in {1 / test.p_value:.0f} sees by chance. Repeat with another seed, or "
-            "with more seeds.",
+            f"{right}: p = {test.p_value:.2g}, which one honest study in {1 / test.p_value:.0f} "
+            "sees by chance. Repeat with another seed, or with more seeds.",
         )
     return Finding(
         "no leak",

@@ -75,17 +75,16 @@ def _student(tables: list[np.ndarray]) -> float | None:
     if len(tables) < 3:
         return None
     rates = [float(np.trace(table)) / float(table.sum()) for table in tables]
-    above = math.fsum(rates) / len(rates) - 1.0 / len(tables[0])
-    spread = float(np.std(rates, ddof=1)) / math.sqrt(len(rates))
-    if spread == 0.0:
-        return 0.0 if above > 0 else 1.0
-    return float(stats.t.sf(above / spread, len(rates) - 1))
+    chance = 1.0 / len(tables[0])
+    if len(set(rates)) == 1:
+        return 0.0 if rates[0] > chance else 1.0
+    return float(stats.ttest_1samp(rates, chance, alternative="greater").pvalue)
 
 
 def _relabeling(tables: list[np.ndarray], correct: int, *, level: float, seed: int) -> float | None:
     classes, networks = len(tables[0]), len(tables)
     renamings = math.factorial(classes) ** networks
-    if renamings * level < 1.0:
+    if renamings < 1.0 / level:  # a product with so many would leave the floats
         return None
     rows = np.arange(classes)
     if renamings <= _DRAWS:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.data import Examples
+from nonvacuous.distributions.copying import check_shapes
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build as build_named
@@ -213,7 +214,13 @@ def builder_of(model: str | Callable[[], nn.Module], examples: Examples) -> tupl
             "class, or lambda: MyNetwork(...)), not a network"
         )
     name = str(getattr(model, "__qualname__", type(model).__qualname__))
-    return lambda seed: seeded(model, seed=seed, name=name), name
+
+    def build(seed: int) -> nn.Module:
+        network = seeded(model, seed=seed, name=name)
+        check_shapes(network)
+        return network
+
+    return build, name
 
 
 @dataclass(frozen=True, eq=False)

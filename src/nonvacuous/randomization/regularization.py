@@ -6,7 +6,6 @@ with it could not fit random labels. The matrix shows both.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +49,10 @@ class RegularizationRow:
 def regularizers(
     module: nn.Module, example_shape: tuple[int, ...]
 ) -> tuple[list[Regularizer], list[RegularizationRow]]:
-    """What can be switched for this network and these inputs, and what cannot, with the reason."""
+    """What can be switched for this network and these inputs, and what cannot, with the reason.
+
+    The network is used up.
+    """
     rows = [Regularizer("weight decay", {"weight_decay": WEIGHT_DECAY})]
     missing = []
     if linear_layers_after_the_first(module):
@@ -72,8 +74,11 @@ def regularizers(
 
 
 def switch_batch_norm(module: nn.Module) -> tuple[nn.Module | None, str]:
-    """A copy without its batch normalization, or with one between weights and ReLU."""
-    holder = nn.ModuleDict({"network": copy.deepcopy(module)})
+    """The network without its batch normalization, or with one between weights and ReLU.
+
+    What is given is used up: it is changed, or its layers are taken over.
+    """
+    holder = nn.ModuleDict({"network": module})
     if _replace(holder, lambda child: nn.Identity() if isinstance(child, _NORMS) else None):
         return holder["network"], "no batch normalization"
     added = _replace(holder, _with)
@@ -109,7 +114,10 @@ def row_of(name: str, true: Sequence[Outcome], random: Sequence[Outcome]) -> Reg
 def _replace(module: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> int:
     """Put what ``change`` makes of a child in its place, wherever it makes something of it."""
     changed = 0
-    for name, child in list(module.named_children()):
+    # Not by named_children, which leaves out what stands in a second place.
+    for name, child in list(module._modules.items()):
+        if child is None:
+            continue
         new = change(child)
         if new is not None:
             module.add_module(name, new)

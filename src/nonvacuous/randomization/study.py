@@ -146,7 +146,7 @@ def study(
         rademacher=parts.rademacher(),
         capacity=capacity_of(example, dataset.train),
         certificates=parts.certificates(given),
-        regularization=parts.regularization(example, true, random),
+        regularization=parts.regularization(true, random),
         findings=(),
         networks=workshop.networks,
         seconds=time.monotonic() - began,
@@ -250,7 +250,7 @@ class _Parts:
         return LeakCheck(duplicates, len(test), chance, LEAK_LEVEL)
 
     def regularization(
-        self, example: nn.Module, true: ConditionResult, random: ConditionResult
+        self, true: ConditionResult, random: ConditionResult
     ) -> tuple[RegularizationRow, ...]:
         settings, count = self.settings, self.settings.seeds
         if not settings.regularization:
@@ -272,7 +272,8 @@ class _Parts:
             row_of("none", true.outcomes, random.outcomes),
             early_stopping(true.outcomes, random.outcomes),
         ]
-        possible, impossible = regularizers(example, self.dataset.train.example_shape)
+        shape = self.dataset.train.example_shape
+        possible, impossible = regularizers(self.build(settings.seed), shape)
         for entry in possible:
             own = BuiltInLearner(switched, settings, self.device) if entry.switched else None
             name, asked = entry.name.replace(" ", "-"), partial(tasks, entry.options)

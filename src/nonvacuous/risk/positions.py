@@ -8,7 +8,7 @@ times as many normal numbers as there are positions has the same law as the nois
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 import torch.nn.functional as F
@@ -47,20 +47,19 @@ class Weights:
     def of(name: str, mean: Tensor, scale: Tensor) -> Weights:
         """Look once at the scales for the shortcuts they allow."""
         variance = scale.square()
+        own = partial(Weights, name, mean, scale, variance)
         if scale.numel() and bool((scale == scale.reshape(-1)[0]).all()):
-            return Weights(name, mean, scale, variance, variance.reshape(-1)[:1])
+            return own(variance.reshape(-1)[:1])
         if scale.ndim < 2 or scale.numel() == 0:
-            return Weights(name, mean, scale, variance, None)
+            return own(None)
         rows = scale.flatten(1)
         first = rows[:, :1]
         if bool((rows == first).all()):
-            return Weights(name, mean, scale, variance, first.square().flatten())
+            return own(first.square().flatten())
         profile = rows[:1] / first[:1]
         # Up to rounding: less than what the sums over a row lose in the same precision.
         near = (rows - first * profile).abs_() <= _AGREEMENT * torch.finfo(rows.dtype).eps * rows
-        if not bool(near.all()):
-            return Weights(name, mean, scale, variance, None)
-        return Weights(name, mean, scale, variance, first.square().flatten(), profile[0].square())
+        return own(first.square().flatten(), profile[0].square()) if bool(near.all()) else own(None)
 
     def flattened(self, *, channels_last: bool) -> Weights:
         """Flat rows; with channels last, those of a kernel of height x width x channels."""

@@ -50,7 +50,8 @@ def _uniform(images: Tensor, *shape: int) -> Tensor:
 def _cropped(images: Tensor) -> Tensor:
     """A window of the same size, shifted by up to an eighth in each direction, edges reflected."""
     height, width = images.shape[2:]
-    margin = max(1, min(height, width) // 8)
+    shorter = min(height, width)
+    margin = min(max(1, shorter // 8), shorter - 1)
     wide = pad(images, (margin,) * 4, mode="reflect")
     corners = (_uniform(images, 2) * (2 * margin + 1)).long()
     rows = corners[:, 0, None] + torch.arange(height, device=images.device)

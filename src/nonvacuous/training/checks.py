@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +44,18 @@ def one_of(name: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """The module in evaluation mode; afterwards each of its parts is in the mode it was in."""
+    before = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
+
+
 def resident(
     examples: Examples, module: nn.Module, device: torch.device, *, name: str = "examples"
 ) -> tuple[Tensor, Tensor]:
@@ -74,6 +87,27 @@ def check_predicts(
         )
 
 
+@contextmanager
+def in_batches_of(size: int) -> Iterator[None]:
+    """What layers say of a batch in training alone, as batch normalization does of one example."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadInput(
+            f"the network cannot be trained in batches of {size}: {error}. Give another batch_size."
+        ) from error
+
+
+def check_learnable(loss: Tensor) -> None:
+    """Refuse a network from whose outputs no gradient reaches a weight."""
+    if not loss.requires_grad:
+        raise BadInput(
+            "no gradient reaches the network's weights from its outputs, so nothing can be "
+            "trained: its forward pass runs without gradients (torch.no_grad, inference_mode, "
+            "detach or numpy) or uses frozen weights alone. Let it compute with gradients."
+        )
+
+
 def check_fits(module: nn.Module, examples: Examples, *, spec: str) -> None:
     """Run the network on two examples, so that a misfit is known before anything is trained."""
     model, classes = f"the model {spec}", examples.classes
@@ -88,18 +122,15 @@ def check_fits(module: nn.Module, examples: Examples, *, spec: str) -> None:
 
 def _scores(module: nn.Module, inputs: Tensor, model: str, what: str) -> Tensor:
     """What the module in evaluation mode returns, refused unless it has a row for each input."""
-    was_training = module.training
     try:
-        with torch.no_grad():
-            outputs = module.eval()(inputs)
+        with torch.no_grad(), evaluation_mode(module):
+            outputs = module(inputs)
     except Exception as error:  # the user's code may raise anything
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise BadInput(
             f"{model} cannot take {what} of shape {tuple(inputs.shape[1:])}: {first}. Build it for "
             "this shape, or bring the data in the shape it expects.",
         ) from error
-    finally:
-        module.train(was_training)
     if isinstance(outputs, Tensor) and outputs.ndim == 2 and len(outputs) == len(inputs):
         return outputs
     shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__

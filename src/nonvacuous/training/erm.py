@@ -47,20 +47,14 @@ class Trained:
     """A trained network in evaluation mode and how it came about.
 
     module          the weights of `best_epoch`
-    epochs          epochs run
     best_epoch      the epoch (counted from 1) whose weights are returned; 0 is the start
-    stopped_early   whether patience ran out before the last epoch
     train           the returned network on its training examples
-    validation      the returned network on the validation examples, if there were any
-    history         one entry per epoch: running loss, and validation loss and errors
+    history         one entry per epoch run: running loss, and validation loss and errors
     """
 
     module: nn.Module
-    epochs: int
     best_epoch: int
-    stopped_early: bool
     train: Score
-    validation: Score | None
     history: tuple[Mapping[str, Any], ...]
 
 
@@ -141,14 +135,11 @@ def evaluate(
 ) -> Score:
     """Mean cross-entropy and errors of a module in evaluation mode, or of it with other weights."""
     totals = torch.zeros(2, dtype=torch.float64, device=labels.device)
-    was_training = module.training
-    module.eval()
-    with torch.no_grad():
+    with torch.no_grad(), checks.evaluation_mode(module):
         for part, wanted in zip(inputs.split(_BATCH), labels.split(_BATCH), strict=True):
             outputs = functional_call(module, weights or {}, (part,))
             totals[0] += cross_entropy(outputs, wanted, reduction="sum")
             totals[1] += (outputs.argmax(dim=1) != wanted).sum()
-    module.train(was_training)
     loss, errors = totals.tolist()
     return Score(loss=loss / len(labels), errors=round(errors), examples=len(labels))
 
@@ -207,11 +198,13 @@ class _Learner(Learner):
         self._reseed(derived_seed(self.seed, "layers", epoch, step))
         inputs = augmented(self._inputs[batch], settings.augmentation)
         half = settings.half_precision and inputs.is_cuda
-        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=half):
+        arithmetic = torch.autocast(inputs.device.type, torch.bfloat16, enabled=half)
+        with checks.in_batches_of(len(batch)), arithmetic:
             outputs = self._module(inputs).to(inputs.dtype)
         check_gradient(outputs)
         smoothing = settings.label_smoothing
         loss = cross_entropy(outputs, self.labels[batch], label_smoothing=smoothing)
+        checks.check_learnable(loss)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
@@ -244,8 +237,7 @@ class _Learner(Learner):
         return record, stop
 
     def result(self) -> Trained:
-        best = ran = len(self.facts["history"])
-        chosen = self._judged()
+        best, chosen = len(self.facts["history"]), self._judged()
         if self.settings.patience is not None:
             best, chosen = self.facts["best_epoch"], self._best
         with torch.no_grad():
@@ -253,14 +245,10 @@ class _Learner(Learner):
                 tensor.copy_(chosen[name])
         self._module.eval()
         self._module.zero_grad(set_to_none=True)
-        validation = self._validation
         trained = Trained(
             module=self._module,
-            epochs=ran,
             best_epoch=best,
-            stopped_early=ran < self.settings.epochs,
             train=evaluate(self._module, self._inputs, self.labels),
-            validation=None if validation is None else evaluate(self._module, *validation),
             history=tuple(self.facts["history"]),
         )
         if self._front is not None:

@@ -20,7 +20,7 @@ from nonvacuous.progress import Progress, Reporter
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.checks import check_predicts, one_of, real_number
 from nonvacuous.training.graphs import fast_arithmetic
-from nonvacuous.training.loop import batch_edges
+from nonvacuous.training.loop import batch_edges, borrowed_global_generator
 from nonvacuous.training.many_jobs import (
     METHODS,
     EpochRecord,
@@ -32,7 +32,7 @@ from nonvacuous.training.many_jobs import (
     built,
     check_jobs,
 )
-from nonvacuous.training.many_material import Material, as_measured, shown
+from nonvacuous.training.many_material import Material, as_measured, channels_first, shown
 from nonvacuous.training.many_trainer import Trainer, build_trainer, resolved
 
 PHASE = "networks"
@@ -69,8 +69,9 @@ def train_many(
 
     The loss is the mean cross-entropy of a batch. A network that diverges or, if settings say so,
     has fitted its training set, ends early; the others go on. Batch-normalization layers use and
-    keep their running statistics as usual. Layers that draw random numbers must be `nn.Dropout`,
-    `nn.Dropout1d`, `nn.Dropout2d` or `nn.Dropout3d`: their draws are then the same by any method.
+    keep their running statistics as usual. The draws of `nn.Dropout`, `nn.Dropout1d`,
+    `nn.Dropout2d` and `nn.Dropout3d` are the same by any method; those of other layers follow from
+    the seed on a processor alone.
     """
     begun = time.monotonic()
     jobs = tuple(jobs)
@@ -88,8 +89,9 @@ def train_many(
     material = Material(examples, jobs, settings, device=where, dtype=dtype)
     wanted = [examples.labels, *(labels for _, labels in examples.test or ())]
     for seen in material.train.values():
-        check_predicts(modules[0].to(where), shown(seen[:2]), wanted, what="inputs as cropped")
-    with fast_arithmetic(where):
+        few = channels_first(shown(seen[:2]))
+        check_predicts(modules[0].to(where), few, wanted, what="inputs as cropped")
+    with fast_arithmetic(where), borrowed_global_generator(where):
         trainer = build_trainer(chosen, modules, jobs, material)
         try:
             trainer.ready()
@@ -99,7 +101,7 @@ def train_many(
             chosen = "one at a time"
             trainer = build_trainer(chosen, built(build, jobs), jobs, material)
         steps = len(batch_edges(material.examples, settings.batch_size)) - 1
-        run = _Run(jobs, settings, trainer, steps, begun=begun)
+        run = _Run(jobs, settings, trainer, steps, begun)
         # Methods and devices round differently: a resumed run keeps to one of each.
         configuration |= {"method": chosen, "device": where.type}
         if checkpoint is not None and checkpoint.exists():
@@ -154,6 +156,7 @@ def _configuration(
     }
 
 
+@dataclasses.dataclass(eq=False)
 class _Run:
     """Where a run stands between two epochs: which jobs are still in training, and all that is
     known of each.
@@ -162,30 +165,26 @@ class _Run:
     everything anew, of some that have ended.
     """
 
-    def __init__(
-        self,
-        jobs: Sequence[Job],
-        settings: ManySettings,
-        trainer: Trainer,
-        steps: int,
-        *,
-        begun: float,
-    ) -> None:
-        self._jobs, self._settings, self._trainer, self._steps = jobs, settings, trainer, steps
-        self.total = steps * settings.epochs * len(jobs)
+    jobs: Sequence[Job]
+    settings: ManySettings
+    trainer: Trainer
+    steps: int
+    #: When, less the seconds of the runs that this one resumed.
+    begun: float
+
+    def __post_init__(self) -> None:
+        self.total = self.steps * self.settings.epochs * len(self.jobs)
         self.epoch = 0
-        self.active = list(range(len(jobs)))
-        self._histories: list[list[EpochRecord]] = [[] for _ in jobs]
+        self.active = list(range(len(self.jobs)))
+        self._histories: list[list[EpochRecord]] = [[] for _ in self.jobs]
         self._ended: dict[int, str] = {}
         self._final: dict[int, dict[str, Tensor]] = {}
-        self._earlier_seconds = 0.0
-        self._begun = begun
         self._kept = time.monotonic()
 
     @property
     def done(self) -> int:
         """Steps of single networks, of all `total`; those that ended took all of theirs."""
-        left = self._steps * (self._settings.epochs - self.epoch)
+        left = self.steps * (self.settings.epochs - self.epoch)
         return self.total - left * len(self.active)
 
     def ticks(self, reporter: Reporter, title: str) -> Iterator[None]:
@@ -193,7 +192,7 @@ class _Run:
 
         Networks that ended and are still there take steps that do not count.
         """
-        most = self.done + self._steps * len(self.active)
+        most = self.done + self.steps * len(self.active)
         for done in itertools.chain(range(self.done + 1, most), itertools.repeat(most)):
             reporter.report(done, self.total, title)
             yield
@@ -201,29 +200,29 @@ class _Run:
     @property
     def seconds(self) -> float:
         """Wall time of this run and of those it resumed."""
-        return self._earlier_seconds + time.monotonic() - self._begun
+        return time.monotonic() - self.begun
 
     def take(self, measured: Mapping[int, Mapping[str, Any]]) -> None:
         """Write down measurements of the jobs in training and end those that are done."""
         for job in self.active:
-            epoch, rate = self.epoch, self._settings.rate(self._jobs[job], self.epoch - 1)
-            record = EpochRecord(epoch=epoch, steps=epoch * self._steps, rate=rate, **measured[job])
+            epoch, rate = self.epoch, self.settings.rate(self.jobs[job], self.epoch - 1)
+            record = EpochRecord(epoch=epoch, steps=epoch * self.steps, rate=rate, **measured[job])
             self._histories[job].append(record)
             if why := self._ending(job):
                 self._ended[job] = why
                 # Copies, in torch's usual order in memory.
                 self._final[job] = {
                     name: tensor.detach().cpu().contiguous().clone()
-                    for name, tensor in self._trainer.tensors(job).items()
+                    for name, tensor in self.trainer.tensors(job).items()
                     if name.startswith("state.")
                 }
         self.active = [job for job in self.active if job not in self._ended]
-        share = LEFT_BEFORE_LEAVING if self._trainer.leaving_is_dear else 1.0
+        share = LEFT_BEFORE_LEAVING if self.trainer.leaving_is_dear else 1.0
         if 0 < len(self.active) < len(measured) and len(self.active) <= share * len(measured):
-            self._trainer.keep(self.active)
+            self.trainer.keep(self.active)
 
     def _ending(self, job: int) -> str | None:
-        settings, history = self._settings, self._histories[job]
+        settings, history = self.settings, self._histories[job]
         if history[-1].train_loss is None:
             return "diverged"
         if settings.stop_loss is not None and history[-1].train_loss <= settings.stop_loss:
@@ -241,13 +240,13 @@ class _Run:
         if not last:
             return ""
         fitted = sum(record.train_errors == 0 for record in last)
-        return f", {fitted} of {len(self._jobs)} fit, {len(self.active)} in training"
+        return f", {fitted} of {len(self.jobs)} fit, {len(self.active)} in training"
 
     def save(self, path: Path, configuration: Mapping[str, Any], *, interval: float) -> None:
         """Write a checkpoint if the last is older than `interval` seconds or all jobs are done."""
         if self.active and time.monotonic() - self._kept < interval:
             return
-        active = {job: self._trainer.tensors(job) for job in self.active}
+        active = {job: self.trainer.tensors(job) for job in self.active}
         tensors = {
             f"{job}.{name}": tensor
             for job, state in (self._final | active).items()
@@ -268,17 +267,17 @@ class _Run:
         tensors, facts = load_checkpoint(path, configuration=configuration)
         self.epoch, self.active = facts["epoch"], list(facts["active"])
         self._ended = {int(job): why for job, why in facts["ended"].items()}
-        self._earlier_seconds = facts["seconds"]
+        self.begun -= facts["seconds"]
         self._histories = [[EpochRecord(**one) for one in many] for many in facts["histories"]]
-        own: dict[int, dict[str, Tensor]] = {job: {} for job in range(len(self._jobs))}
+        own: dict[int, dict[str, Tensor]] = {job: {} for job in range(len(self.jobs))}
         for name, tensor in tensors.items():
             number, _, rest = name.partition(".")
             own[int(number)][rest] = tensor
         self._final = {job: own[job] for job in self._ended}
         if self.active:
-            self._trainer.keep(self.active)
+            self.trainer.keep(self.active)
         for job in self.active:
-            for name, tensor in self._trainer.tensors(job).items():
+            for name, tensor in self.trainer.tensors(job).items():
                 tensor.copy_(own[job][name])
 
     def result(self, job: int) -> JobResult:
@@ -286,4 +285,4 @@ class _Run:
         history = self._histories[job]
         fit = next((record.epoch for record in history if record.train_errors == 0), None)
         state = {name.removeprefix("state."): tensor for name, tensor in self._final[job].items()}
-        return JobResult(self._jobs[job], tuple(history), state, fit, self._ended[job])
+        return JobResult(self.jobs[job], tuple(history), state, fit, self._ended[job])

@@ -174,9 +174,14 @@ def stored(tensor: Tensor) -> Tensor:
     return tensor.permute(0, 2, 3, 1) if tensor.ndim == 4 else tensor
 
 
-def shown(tensor: Tensor) -> Tensor:
-    """Images in torch's order of axes, without moving them in memory."""
-    return tensor.permute(0, 3, 1, 2) if tensor.ndim == 4 else tensor
+def shown(tensor: Tensor, *, axes: int = 4) -> Tensor:
+    """Images, which have so many axes, in torch's order of these; nothing moves in memory."""
+    return tensor.movedim(-1, -3) if tensor.ndim == axes else tensor
+
+
+def channels_first(shown: Tensor) -> Tensor:
+    """The same moved to torch's usual order in memory; also said of a single channel."""
+    return shown.clone(memory_format=torch.contiguous_format)
 
 
 # Layers that a network is trained with in place of its own, which compute the same functions.
@@ -213,14 +218,6 @@ class BandedResponseNorm(nn.Module):
             near = (distance >= -(self._size // 2)) & (distance <= (self._size - 1) // 2)
             self._band = band = near.to(inputs.dtype)
         return band
-
-
-def replaced(module: nn.Module, name: str, new: nn.Module) -> nn.Module:
-    """The module with the layer of this dotted name replaced; the empty name is the module."""
-    if not name:
-        return new
-    module.set_submodule(name, new)
-    return module
 
 
 _FIRST_PURPOSE = 1000
@@ -275,7 +272,9 @@ def with_own_layers(module: nn.Module, chance: Chance, *, everywhere: bool) -> n
     weights: the inputs themselves are not dropped. None of these layers has parameters, so that
     the names in the network's state stay what they were.
     """
-    for purpose, (name, layer) in enumerate(list(module.named_modules())):
+    # A layer that stands in several places has draws of its own in each.
+    places = dict(module.named_modules()) | dict(module.named_modules(remove_duplicate=False))
+    for purpose, (name, layer) in enumerate(places.items()):
         if isinstance(layer, nn.AlphaDropout | nn.FeatureAlphaDropout):
             raise BadInput(
                 f"The network's layer {name} is {type(layer).__name__}, whose draws cannot be "
@@ -287,9 +286,9 @@ def with_own_layers(module: nn.Module, chance: Chance, *, everywhere: bool) -> n
             drop = partial(
                 dropped, chance=chance, purpose=purpose, rate=layer.p, by_channel=by_channel
             )
-            module = replaced(module, name, SeededDropout(drop))
+            module.set_submodule(name, SeededDropout(drop))
         if type(layer) is nn.LocalResponseNorm:
-            module = replaced(module, name, BandedResponseNorm(layer))
+            module.set_submodule(name, BandedResponseNorm(layer))
     if everywhere:
         _drop_before_linear_layers(module, chance)
     return module

@@ -16,10 +16,19 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
+from nonvacuous.seeds import derived_seed
+from nonvacuous.training.checks import check_learnable, evaluation_mode, in_batches_of
 from nonvacuous.training.graphs import Recordings, full_precision
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import Job
-from nonvacuous.training.many_material import Chance, Material, draw_seed, with_own_layers
+from nonvacuous.training.many_material import (
+    Chance,
+    Material,
+    channels_first,
+    draw_seed,
+    shown,
+    with_own_layers,
+)
 
 
 class Stack(ABC):
@@ -150,6 +159,7 @@ class Stack(ABC):
         outputs = self.outputs(self._batch(chosen), training=True)
         # The sum over the networks of their mean losses: each one's gradient is that of its own.
         loss = _losses(full_precision(outputs), labels).mean(dim=1).sum()
+        check_learnable(loss)
         self._learn(loss)
         self._start += size
         self.chance.step.add_(1)
@@ -172,7 +182,7 @@ class Stack(ABC):
     def _batch(self, chosen: Tensor) -> Tensor:
         material = self._material
         if all(job.augmentation == "none" for job in self.jobs.values()):
-            return _shown(self._train[chosen + self._offsets])
+            return shown(self._train[chosen + self._offsets], axes=5)
         seen = [
             material.batch(job, chosen[m], seed=self.chance.seed[m], step=self.chance.step)
             for m, job in enumerate(self.jobs.values())
@@ -210,7 +220,7 @@ class Stack(ABC):
         self, name: str, inputs: Tensor, labels: Tensor, valid: Tensor, marked: Tensor | None
     ) -> None:
         """Add up the losses and errors of a batch where `valid` is true."""
-        outputs = full_precision(self.outputs(_shown(inputs), training=False))
+        outputs = full_precision(self.outputs(shown(inputs, axes=5), training=False))
         losses = torch.where(valid, _losses(outputs, labels), 0.0)
         wrong = (outputs.argmax(dim=2) != labels) & valid
         among = torch.zeros_like(wrong) if marked is None else wrong & marked
@@ -276,11 +286,6 @@ def window(start: Tensor, size: int, examples: int) -> tuple[Tensor, Tensor]:
     return positions.clamp(max=examples - 1), positions < examples
 
 
-def _shown(tensor: Tensor) -> Tensor:
-    """Images (networks, batch, height, width, channels) in torch's order of axes."""
-    return tensor.permute(0, 1, 4, 2, 3) if tensor.ndim == 5 else tensor
-
-
 class Solo(Stack):
     """One ordinary module with torch's own optimizer."""
 
@@ -297,7 +302,14 @@ class Solo(Stack):
         if any(tensor.ndim == 4 for tensor in module.parameters()):
             # torch's annotations leave out this argument of `to`.
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._module = module
+        self._module, self._channels_first = module.train(), False
+        try:
+            with torch.no_grad(), evaluation_mode(module):
+                module(shown(material.train[job.inputs][:2]))
+        except RuntimeError:
+            # `Tensor.view`, in many networks before the first linear layer, refuses images so.
+            self._channels_first = True
+            module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         self._rate = torch.tensor(job.learning_rate, device=device)
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         self._optimizer = torch.optim.SGD(
@@ -321,12 +333,21 @@ class Solo(Stack):
         self._rate.fill_(rate)
         if self._material.device.type != "cuda":
             self._optimizer.param_groups[0]["lr"] = rate
+        steps = itertools.count()
+        self._layer_seeds = (derived_seed(job.seed, "layers", epoch, step) for step in steps)
+
+    def _step(self, size: int) -> None:
+        if self.recordings is None:
+            # For draws of torch's own, as those of dropout between recurrent layers.
+            torch.default_generator.manual_seed(next(self._layer_seeds))
+        super()._step(size)
 
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         if self._module.training != training:
             self._module.train(training)
-        with self.precision():
-            outputs: Tensor = self._module(inputs[0])
+        own = channels_first(inputs[0]) if self._channels_first else inputs[0]
+        with in_batches_of(len(own)), self.precision():
+            outputs: Tensor = self._module(own)
         return outputs.unsqueeze(0)
 
     def _learn(self, loss: Tensor) -> None:

@@ -27,7 +27,8 @@ def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | 
     """The layers with weights of a plain network by name; None for any other.
 
     Plain: flattening, then linear layers with biases and one ReLU between each two, in
-    `nn.Sequential` or in the package's own `Mlp`; or the package's own `Cnn`. Nothing frozen.
+    `nn.Sequential` or in the package's own `Mlp`; or the package's own `Cnn`. Nothing frozen, and
+    nothing used twice.
     """
     allowed: set[type] = {nn.Sequential, nn.Flatten, nn.Linear, nn.ReLU, Mlp}
     named = list(module.named_modules())
@@ -41,14 +42,15 @@ def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | 
     if not all(type(layer) in allowed for _, layer in named):
         return None
     kinds = (nn.Linear, nn.Conv2d)
-    layers = [(name, layer) for name, layer in named if isinstance(layer, (*kinds, nn.ReLU))]
-    weighty = [(name, layer) for name, layer in layers if isinstance(layer, kinds)]
-    relus = [isinstance(layer, nn.ReLU) for _, layer in layers]
+    parts = [part for _, part in named if isinstance(part, (*kinds, nn.ReLU, nn.Flatten))]
+    # What is flattened later was a sequence when it met the weights.
+    later = itertools.dropwhile(lambda part: isinstance(part, nn.Flatten), parts)
+    weighty = [(name, layer) for name, layer in named if isinstance(layer, kinds)]
+    relus = [isinstance(part, nn.ReLU) for part in later]
     alternates = relus == [False, True] * (len(weighty) - 1) + [False]
-    whole = all(
-        layer.bias is not None and layer.weight.requires_grad and layer.bias.requires_grad
-        for _, layer in weighty
-    )
+    # A weight and a bias for each layer, and nothing besides.
+    own, stored = list(module.parameters()), len(module.state_dict())
+    whole = stored == len(own) == 2 * len(weighty) and all(p.requires_grad for p in own)
     return weighty if alternates and whole else None
 
 
@@ -107,10 +109,11 @@ class Matrices(Stack):
         return sums.view(*rows.shape[:-1], -1)
 
     def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        windows = {f"{name}.weight": window for name, window in self._layers}
-        return {
-            name: _as_in_module(tensor, windows.get(name, ())) for name, tensor in tensors.items()
-        }
+        own = {name: tensor.t() for name, tensor in tensors.items()}
+        for weight, window in ((f"{name}.weight", window) for name, window in self._layers):
+            if window:  # the inverse of `_matrix`, as a view
+                own[weight] = tensors[weight].unflatten(0, window).permute(3, 2, 0, 1)
+        return own
 
 
 def _repeated(tensor: Tensor, times: int) -> Tensor:
@@ -128,11 +131,6 @@ def _matrix(weight: Tensor) -> Tensor:
     A bias stays as it is.
     """
     return weight.permute(2, 3, 1, 0).flatten(0, 2) if weight.ndim == 4 else weight.t()
-
-
-def _as_in_module(matrix: Tensor, window: tuple[int, ...]) -> Tensor:
-    """The inverse of `_matrix`, as a view."""
-    return matrix.unflatten(0, window).permute(3, 2, 0, 1) if window else matrix.t()
 
 
 def _windows(values: Tensor) -> Tensor:

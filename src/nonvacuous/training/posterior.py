@@ -305,6 +305,7 @@ class _Learner(Learner):
                 risk if risk.is_cuda else risk * by_risk, leaves, materialize_grads=True
             )
         except RuntimeError as failure:
+            checks.check_learnable(risk)
             if "checkpoint" not in str(failure).lower():
                 raise
             raise BadInput(

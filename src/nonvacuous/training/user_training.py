@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput
+from nonvacuous.training.checks import evaluation_mode
 from nonvacuous.training.loop import borrowed_global_generator
 
 TrainingFunction = Callable[..., Any]
@@ -126,9 +127,8 @@ def _last(
     network = None
     for result in yielded:
         network = _network(result, name=name)
-        was_training = network.training
-        watch(network)
-        network.train(was_training)
+        with evaluation_mode(network):
+            watch(network)
     return network
 
 
