@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import nonvacuous as nv
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, Refused
 
 QUICK = nv.PlainTraining(epochs=1)
 
@@ -129,3 +129,24 @@ def test_a_copy_of_the_given_network_may_be_returned() -> None:
 def test_a_number_that_training_moves(method: Any) -> None:
     with pytest.raises(BadInput, match="no tensor"):
         nv.certify(RunningScale, clouds(), method=method)
+
+
+class Online(nn.Module):
+    """Scales by the largest number that it ever saw: whoever asks a new copy gets other answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.largest = nn.Linear(6, 3), 0.0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.largest = max(self.largest, float(inputs.abs().max()))
+        return self.layer(inputs / self.largest)
+
+
+@pytest.mark.parametrize(
+    "method", [nv.HeldOut(unseen=True), nv.Posterior(trials=100), nv.Progressive(batches=2)]
+)
+def test_what_a_network_remembers_in_python_is_seen(method: Any) -> None:
+    model = Online() if method.mode == "holdout" else Online
+    with pytest.raises(Refused, match="in the company of others"):
+        nv.certify(model, clouds(), method=method)

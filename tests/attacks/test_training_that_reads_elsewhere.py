@@ -104,8 +104,26 @@ def test_what_is_right_after_wrong_labels_is_doubted(
     assert certificate.status == "conditional", certificate
     assert row_of(certificate).effect == "conditional"
     assert "wrong labels" in row_of(certificate).detail
-    declared = certified(train, chance(), pretrained=SAID)
-    assert row_of(declared).effect == "none"
+    declared = certified(train, chance(), pretrained=SAID)  # which is said of the start alone
+    assert row_of(declared).effect == "conditional"
+
+
+@pytest.mark.parametrize("steps", [2, 60])
+@pytest.mark.parametrize("taught", [5, 60])
+@pytest.mark.parametrize("classes", [2, 10])
+def test_weights_trained_elsewhere_are_not_doubted_where_they_were_given(
+    classes: int, taught: int, steps: int
+) -> None:
+    inputs, labels = clouds(classes)
+
+    def train(model: nn.Module, inputs: Tensor, labels: Tensor, *, seed: int) -> nn.Module:
+        return fitted(model, inputs, labels, steps)
+
+    model = nn.Sequential(nn.Linear(30, 256), nn.ReLU(), nn.Linear(256, classes))
+    fitted(model, inputs[:100], labels[:100], taught)
+    method = nv.Progressive(train=train, batches=3, pretrained=SAID)
+    certificate = nv.certify(model, (inputs[100:], labels[100:]), method=method)
+    assert row_of(certificate).effect == "none", row_of(certificate).detail
 
 
 def test_much_of_what_was_known_is_doubted_too() -> None:

@@ -276,3 +276,50 @@ def test_tokens_are_not_standardized_and_given_no_recipe() -> None:
     plain = nv.Posterior()
     assert plain.advice((12,), tokens=True) is None and plain.advice((6, 4)) is None
     assert "tables" in str(plain.advice((12,))) and "images" in str(plain.advice((1, 8, 8)))
+
+
+class Without(nn.Module):
+    """Scores that lead back to no weight."""
+
+    def __init__(self, guard: Callable[[], Any]) -> None:
+        super().__init__()
+        self.layer, self.guard = nn.Linear(6, 2), guard
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with self.guard():
+            return self.layer(inputs)
+
+
+@pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("prior_fraction", [0.0, 0.5])
+def test_networks_without_gradients_are_not_trained(guard: Any, prior_fraction: float) -> None:
+    method = nv.Posterior(prior_fraction=prior_fraction, twin=False, trials=100)
+    with pytest.raises(BadInput, match="have no gradient"):
+        nv.certify(Without(guard), (INPUTS, LABELS), method=method)
+
+
+def test_parameters_without_numbers_are_refused() -> None:
+    network = nn.Sequential(nn.Linear(6, 2))
+    network.register_parameter("none", nn.Parameter(torch.zeros(0)))
+    with pytest.raises(BadInput, match="'none' holds no number"):
+        nv.certify(network, (INPUTS, LABELS), method=UNSEEN)
+
+
+class Mixed(nn.Module):
+    """Under autocast in its own forward, as mixed precision is often written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 2))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.layers(inputs).float()
+
+
+def test_networks_of_mixed_precision_are_verified(tmp_path: Path) -> None:
+    method = nv.Posterior(twin=False, trials=200, plain_training=nv.PlainTraining(epochs=2))
+    folder = tmp_path / "runs" / "mixed"
+    nv.certify(Mixed, (INPUTS, LABELS), method=method, folder=folder)
+    path, data = folder / "certificate.json", nv.data.Examples.of((INPUTS, LABELS))
+    assert not nv.verify(path, folder, data=data, model=Mixed()).failures

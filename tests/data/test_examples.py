@@ -218,6 +218,34 @@ class Growing(Dataset):
         return torch.rand(2), index % 2
 
 
+class WithAltered(Growing):
+    """Altered copies of a rare class, after the others."""
+
+    def __len__(self):
+        return 200
+
+    def __getitem__(self, index):
+        return (torch.rand(2) if index >= 150 else torch.full((2,), index)), index % 2
+
+
+def test_altered_copies_are_found_wherever_they_stand():
+    with pytest.raises(BadInput, match=r"item 1\d\d of the dataset is different each time"):
+        Examples.of(WithAltered())
+
+
+def test_examples_lead_to_no_gradient():
+    inputs = torch.randn(4, 2, requires_grad=True)
+    examples = Examples(inputs, torch.tensor([0, 1, 0, 1]), ("a", "b"), "w")
+    assert not examples.inputs.requires_grad
+    assert examples.inputs.data_ptr() == inputs.data_ptr()
+
+
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+def test_sparse_inputs_are_refused_by_their_layout(layout):
+    with pytest.raises(BadInput, match=r"not torch\.sparse"):
+        Examples.of((getattr(torch.eye(4), layout)(), [0, 1, 0, 1]))
+
+
 class Endless(IterableDataset):
     def __iter__(self):
         return iter(())

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
 import numpy as np
 
 from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.gathering import contradicted, nearly_alike, numbered
 from nonvacuous.audit.holding import held_examples
 from nonvacuous.audit.knowing import irreproducible, knowledge, surprises
+from nonvacuous.audit.probing import Network, recount
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse, unknowable
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
+from nonvacuous.data.splits import find_units
 from nonvacuous.kinds import PRIOR_MODES, STEPS_MODES
 from nonvacuous.recipes import recipe_of
+from nonvacuous.risk.losses import zero_one
 from nonvacuous.rules.digests import example_set, index_digest
 
 #: Data sets that were collected with care hold next to no copies; from this part of the bound
 #: examples on, counting each as a draw of its own is in doubt.
 MANY_REPEATS = 0.01
+#: Standard deviations by which a prior may happen to be right about the part that it never saw
+#: more often than about its own.
+_DEVIATIONS = 4.0
 #: Names that verification asks for.
 SEEN = "the prior saw no bound example"
 COPIES = "no example has a copy in another part of the data"
@@ -129,6 +137,8 @@ def prior_saw_nothing(evidence: Evidence) -> Outcome:
             "split.prior alone."
         )
     if evidence.prior_given:
+        if mixed_up := _knows_the_other_part(evidence, saw):
+            return doubtful(mixed_up)
         return asserted(
             f"the prior was fitted on {len(saw)} examples and on no others, as stated by the one "
             "who made it; none of these is a bound example."
@@ -160,9 +170,9 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
     if start is not None and not untrained and (held := held_examples(start, evidence.bound_part)):
         return refuse(
             f"before any training here {held.tensor!r} of the network holds {held.examples} of the "
-            "bound examples, up to a scale and a shift: whatever built it has read them, and what "
-            "it says near them tells nothing of others. Take such references from examples that "
-            "the promise does not count."
+            "bound examples, up to a scale and a shift: whatever built it has read them (or drew "
+            "them from the same seed: take another), and what it says near them tells nothing of "
+            "others. Take such references from examples that the promise does not count."
         )
     if evidence.pretrained:
         return asserted(declared(evidence.pretrained))
@@ -253,7 +263,11 @@ def no_copies(evidence: Evidence) -> Outcome:
 
 @check(rows=(23,), since=1, name="examples do not come in groups", says=("asserted",))
 def no_groups(evidence: Evidence) -> Outcome:
-    if evidence.groups_declared:
+    copies = find_units(
+        len(evidence.examples), groups=None, content_hashes=evidence.examples.input_hashes()
+    )[1]
+    # A split ties copies, and the groups that it is told of.
+    if evidence.groups_declared or evidence.split.tied > copies:
         return doubtful(
             "the user declared groups (one patient, one document, one time series): examples of a "
             "group are not independent, and the theorem counts them as if they were. Keep one "
@@ -274,6 +288,23 @@ def independent(evidence: Evidence) -> Outcome:
             "document), keep one example of each. The promise holds only if every repeat was "
             "drawn independently, as where inputs take few values."
         )
+    if (numbering := numbered(evidence.examples)) is not None:
+        return refuse(
+            f"number {numbering + 1} of each input is another one for each of the "
+            f"{len(evidence.examples)} examples, and they lie as evenly as row numbers, ids, "
+            "ranks or times at regular intervals do: independent draws would meet or come close. "
+            "It tells where an example stood, and the class where a file is sorted by class; new "
+            "examples have other ones. Drop that column and certify again."
+        )
+    alike, looked_at = nearly_alike(evidence.examples, evidence.split.bound)
+    if alike > MANY_REPEATS * looked_at:
+        return doubtful(
+            f"{alike} of {looked_at} bound pictures hardly differ from another one of the data, up "
+            "to brightness, contrast and noise: frames of one film, or what augmentation made of "
+            f"one picture. The theorem counts {count} independent draws, and a picture whose like "
+            "was trained on says nothing of new ones. Keep one of each kind, and augment in "
+            "training alone."
+        )
     note = f" {repeats} bound examples repeat the input of another one." if repeats else ""
     return unknowable(
         "every promise here is about draws from the one distribution that the bound examples were "
@@ -283,6 +314,15 @@ def independent(evidence: Evidence) -> Outcome:
 
 @check(rows=(24,), since=1, name="the data are what they are said to be", says=("not checkable",))
 def honest_source(evidence: Evidence) -> Outcome:
+    if (tested := contradicted(evidence)) is not None:
+        rate, count = tested.errors / tested.trials, evidence.bound_examples
+        return doubtful(
+            f"{tested.name} errs on {rate:.1%}, and the promise leaves next to no chance to that. "
+            f"Either these are not drawn as the {count} bound examples are, or something knew "
+            "those: groups or near copies in several parts, a column that gives the class away, "
+            "weights or a choice that rest on them. Only a promise about examples like the bound "
+            "ones may hold."
+        )
     return unknowable(
         f"that the {evidence.bound_examples} examples of {evidence.examples.name} were collected "
         "as described, and not selected, is known only to whoever collected them."
@@ -293,6 +333,27 @@ def repeated(examples: Examples, indices: np.ndarray) -> int:
     """How many of these examples have the input of an earlier one."""
     hashes = examples.input_hashes()[indices]
     return len(hashes) - len(np.unique(hashes))
+
+
+def _knows_the_other_part(evidence: Evidence, saw: np.ndarray) -> str | None:
+    """Whether the prior's network is right about the bound part more than about its own."""
+    assert evidence.prior is not None
+    # Of one fixed network the noise is kept in doubles.
+    means = {n: m.to(evidence.module.get_parameter(n)) for n, m in evidence.prior.means.items()}
+    network, bound = Network.of(evidence.module, means), evidence.split.bound
+    own, other = (
+        recount(network, evidence.examples.subset(part), zero_one) for part in (saw, bound)
+    )
+    mean = (own.total + other.total) / (own.trials + other.trials)
+    deviation = math.sqrt(mean * (1.0 - mean) * (1.0 / own.trials + 1.0 / other.trials))
+    rates = own.total / own.trials, other.total / other.trials
+    if rates[0] - rates[1] <= _DEVIATIONS * deviation:
+        return None
+    return (
+        f"the prior's network errs on {rates[0]:.1%} of the {own.trials} examples that it is said "
+        f"to have been fitted on, and on {rates[1]:.1%} of the {other.trials} bound ones: is it "
+        "the other way round, or were the examples in another order then?"
+    )
 
 
 def _seen(evidence: Evidence, saw: np.ndarray, *, who: str, remedy: str) -> Outcome | None:

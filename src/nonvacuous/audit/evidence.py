@@ -82,6 +82,8 @@ class Evidence:
     #: What touched the test examples, in order; "freeze" as above.
     test_reads: tuple[str, ...] = ()
     test: Examples | None = None
+    #: Plain error rates beside the promise, those on test examples among them.
+    observed: tuple[records.Observation, ...] = ()
     #: What the ledger says about other attempts on the same examples; None if none was kept.
     standing: Standing | None = None
     #: The number of certificates on these examples that the budget was divided by.

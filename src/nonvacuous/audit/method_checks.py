@@ -313,15 +313,15 @@ def tested_first(evidence: Evidence) -> Outcome:
 _TOO_MANY, _TOO_WELL = 4.0, 0.8
 _ELSEWHERE = (
     "has them from elsewhere than its arguments: a loader or a path that it reads, a list, network "
-    "or file that it keeps from call to call. Train on what is given alone; if it starts from "
-    "weights that were trained on other, independent data, declare pretrained."
+    "or file that it keeps from call to call. Train on what is given alone. Weights that "
+    "were trained on other, independent data belong into the network that is given: declare those."
 )
 
 
 def _knows_anyway(evidence: Evidence) -> str | None:
     """Whether training on wrong labels ended in a network that is right, in words."""
     taught = evidence.taught_wrong
-    if taught is None or evidence.pretrained:
+    if taught is None:
         return None
     guessing = 1.0 - max(evidence.examples.class_counts(evidence.split.bound)) / taught.trials
     deviation = math.sqrt(guessing * (1.0 - guessing) / taught.trials)

@@ -22,6 +22,7 @@ from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of
 from nonvacuous.rescaling.permutation import check_exchangeable
 from nonvacuous.rescaling.quotients import Symmetries, symmetries_of
 from nonvacuous.rescaling.unit_layers import UnitLayer
+from nonvacuous.risk.forward import close_scores
 from nonvacuous.rules.arithmetic import theorem
 from nonvacuous.rules.drawing import draw_network
 from nonvacuous.rules.symmetries import wrong_savings
@@ -61,7 +62,14 @@ def one_at_a_time(evidence: Evidence) -> Outcome:
 
 @check(rows=(4,), since=1, name="predicting leaves the network unchanged")
 def left_unchanged(evidence: Evidence) -> Outcome:
-    changed = probing.overwritten(probing.mean_network(evidence), probing.probes(evidence).inputs)
+    network, inputs = probing.mean_network(evidence), probing.probes(evidence).inputs
+    changed = probing.overwritten(network, inputs)
+    if evidence.predictor in ("stochastic", "mixture") and probing.reseeds(network, inputs):
+        return refuse(
+            "predicting sets torch's global seed, so that whatever is drawn after a prediction is "
+            "drawn again after the next one; the promise is about draws that are made afresh for "
+            "each input. Give the network a torch.Generator of its own, or leave the seed alone."
+        )
     if changed:
         return refuse(
             f"predicting overwrites {changed[0]!r}: what the network has seen enters its later "
@@ -83,10 +91,20 @@ def loss_range(evidence: Evidence) -> Outcome:
     with probing.undisturbed(network.device):
         outputs = network.run(few.inputs)[0]
         # A value outside the range raises, with the value in the message.
-        loss(outputs, few.labels.to(outputs.device))
+        labels = few.labels.to(outputs.device)
+        together = loss(outputs, labels)
         for scores in _provocations(evidence.examples.classes):
             for label in range(evidence.examples.classes):
                 loss(scores, torch.full((len(scores),), label))
+        alone = torch.cat(
+            [loss(*pair) for pair in zip(outputs.split(1), labels.split(1), strict=True)]
+        )
+        if not torch.allclose(alone, together, rtol=1e-3, atol=1e-4):
+            return refuse(
+                f"the loss {loss.name!r} of an example changes with the others beside it, or "
+                "before it, as where losses are divided by the largest of them: it is not a loss "
+                "of one prediction. Scale it by a number that is fixed beforehand."
+            )
     return holds("checked on predictions of the network and on extreme scores.")
 
 
@@ -266,8 +284,7 @@ def _changed(
         if up_to_shift:
             outputs = outputs - outputs.mean(1, keepdim=True)
             before = before - before.mean(1, keepdim=True)
-        slack = tolerance * float(expected.abs().max() + outputs.abs().max())
-        if not bool(((outputs - before).abs() <= slack).all()):
+        if not bool(close_scores(outputs, before, 2.0 * tolerance).all()):
             return words
     return None
 

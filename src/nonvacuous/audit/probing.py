@@ -18,6 +18,7 @@ from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.copying import Checkpoints, copied_network
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, NonvacuousError
+from nonvacuous.risk.forward import close_scores, score_sizes
 from nonvacuous.risk.losses import Loss
 from nonvacuous.risk.pairs import plain_precision
 
@@ -133,9 +134,7 @@ def size_dependence(network: Network, inputs: Tensor) -> str | None:
     """Whether the first predictions of a batch as large as is measured are those of a small one."""
     with undisturbed(network.device), plain_precision(network.device):
         large, small = network.run(inputs)[0][:PROBES], network.run(inputs[:PROBES])[0]
-    finite = small[torch.isfinite(small)]
-    slack = 1e-3 * float(finite.abs().max()) if finite.numel() else 0.0
-    alike = torch.allclose(large, small, rtol=0.0, atol=slack, equal_nan=True)
+    alike = close_scores(large, small, 1e-3).all()
     return None if alike else f"outputs change in a batch of {len(inputs)} examples"
 
 
@@ -158,6 +157,17 @@ def overwritten(network: Network, inputs: Tensor) -> list[str]:
     return changed
 
 
+def reseeds(network: Network, inputs: Tensor) -> bool:
+    """Whether chance goes on in the same way after a prediction, however it was before."""
+    states = []
+    with undisturbed(network.device):
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            network.run(inputs)
+            states.append(torch.get_rng_state())
+    return torch.equal(*states)
+
+
 def attributes_read(network: Network, inputs: Tensor) -> frozenset[str]:
     """Plain attributes that predictions read before they write them, named as in
     :func:`~nonvacuous.distributions.attributes.attribute_tensors`."""
@@ -169,12 +179,12 @@ def attributes_read(network: Network, inputs: Tensor) -> frozenset[str]:
 
 
 def _compare(network: Network, inputs: Tensor, tolerance: float) -> str | None:
+    # First one by one: a largest number that is kept in Python has its final value afterwards.
+    alone = torch.cat([network.run(one)[0] for one in inputs.split(1)])
     together = network.run(inputs)[0]
-    finite = together[torch.isfinite(together)]
-    slack = tolerance * float(finite.abs().max()) if finite.numel() else 0.0
 
     def differs(outputs: Tensor, expected: Tensor) -> bool:
-        return not torch.allclose(outputs, expected, rtol=0.0, atol=slack, equal_nan=True)
+        return not bool(close_scores(outputs, expected, tolerance).all())
 
     if differs(network.run(inputs)[0], together):
         return "the same examples give other outputs when they are asked for again"
@@ -182,10 +192,8 @@ def _compare(network: Network, inputs: Tensor, tolerance: float) -> str | None:
     turned = network.run(inputs[backward])[0]
     if differs(turned, together[backward.to(together.device)]):
         return "outputs change when the order of the examples in the batch changes"
-    for position in range(len(inputs)):
-        alone = network.run(inputs[position : position + 1])[0]
-        if differs(alone[0], together[position]):
-            return "an example alone gives other outputs than in the company of others"
+    if differs(alone, together):
+        return "an example alone gives other outputs than in the company of others"
     return None
 
 
@@ -222,11 +230,11 @@ def recount(network: Network, examples: Examples, loss: Loss) -> Recount:
 
 def close_calls(outputs: Tensor, labels: Tensor, loss: Loss, values: Tensor) -> int:
     """Examples whose loss changes when their own score moves by what rounding may move it."""
-    size = torch.where(torch.isfinite(outputs), outputs, 0.0).abs().amax(dim=1)
-    step = 1e-5 * size.clamp_min(1e-6)
+    own = labels.unsqueeze(1)
+    step = 1e-5 * score_sizes(outputs).gather(1, own).clamp_min(1e-6)
     moved = torch.zeros_like(values, dtype=torch.bool)
     for sign in (-1.0, 1.0):
-        shifted = outputs.scatter_add(1, labels.unsqueeze(1), (sign * step).unsqueeze(1))
+        shifted = outputs.scatter_add(1, own, sign * step)
         moved |= loss(shifted, labels) != values
     return int(moved.sum())
 

@@ -253,6 +253,8 @@ def _check_network(model: Any) -> None:
             )
         if tensor.is_complex():
             raise BadInput(f"{name!r} is complex, and no theorem here covers complex weights")
+        if isinstance(tensor, nn.Parameter) and not tensor.numel():
+            raise BadInput(f"the parameter {name!r} holds no number; leave it out of the network")
         if isinstance(tensor, nn.Parameter) and not tensor.is_floating_point():
             raise BadInput(
                 f"the parameter {name!r} holds {tensor.dtype} numbers, which no prior here draws; "

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,12 +144,12 @@ def seal(
     observed: tuple[records.Observation, ...] | None = None,
 ) -> Certificate:
     """``observed``: error rates beside the promise, where they are not those of one network."""
-    assumptions = audit.run(evidence)
     module, data = evidence.module, evidence.data
     assert data is not None
     random = () if evidence.posterior is None else evidence.posterior.names
     if observed is None:
         observed = observations(job, module, evidence.posterior)
+    assumptions = audit.run(replace(evidence, observed=observed))
     fields: dict[str, Any] = dict(
         **{name: getattr(evidence, name) for name in RECORDED},
         status=status_of(assumptions),

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from nonvacuous.audit.probing import undisturbed
 from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.data import Examples
+from nonvacuous.risk.forward import score_sizes
 
 #: So many examples are answered.
 _ASKED = 16
@@ -33,6 +34,8 @@ def beginning(model: nn.Module, examples: Examples) -> dict[str, Any]:
             scores = _scores(network, inputs)
     except Exception:  # the user's code may raise anything, and the audit says what is wrong
         return {}
+    # A class that is ruled out by a score of -1e9 would drown the others.
+    scores = scores.masked_fill(scores < -1e6 * score_sizes(scores).amin(1, keepdim=True), 0.0)
     # One number for each example stands for all of its scores, of which there may be thousands.
     weights = torch.cos(torch.arange(1.0, scores.shape[1] + 1.0, dtype=torch.float64))
     answers = torch.nan_to_num(scores.double().cpu()) @ weights

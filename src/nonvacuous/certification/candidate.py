@@ -21,6 +21,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.networks import LayerGraph
 from nonvacuous.recipes import remembering
 from nonvacuous.records import ComplexityRecord, Observation, RescalingRecord
+from nonvacuous.risk.forward import close_scores
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.outcomes import predictions
 
@@ -95,10 +96,7 @@ def require_stored_state(
     for one, other in zip(*sides, strict=True):
         if not isinstance(one, Tensor) or one.ndim != 2 or one.shape != other.shape:
             return  # no scores of classes, which is said in full where they are counted
-        finite = one[torch.isfinite(one)].abs()  # none of them where training diverged
-        slack = _ROUNDING * finite.max().item() if finite.numel() else 0.0
-        close = torch.isclose(one, other, rtol=0.0, atol=slack, equal_nan=True)
-        different += int((~close.all(dim=1)).sum())
+        different += int((~close_scores(other, one, _ROUNDING).all(dim=1)).sum())
     if different:
         raise BadInput(
             f"{whose} predicts otherwise for {different} of {len(examples)} examples than the "
@@ -109,7 +107,7 @@ def require_stored_state(
         )
 
 
-#: What rounding may move scores by, as a part of the largest.
+#: What rounding may move scores by, as a part of their size.
 _ROUNDING = 1e-5
 
 

@@ -48,6 +48,8 @@ class Examples:
         object.__setattr__(self, "class_names", tuple(self.class_names))
         object.__setattr__(self, "preprocessing", tuple(self.preprocessing))
         check_structure(self)
+        if self.inputs.requires_grad:
+            object.__setattr__(self, "inputs", self.inputs.detach())  # the same memory
 
     def __len__(self) -> int:
         return len(self.labels)

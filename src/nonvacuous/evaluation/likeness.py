@@ -10,14 +10,14 @@ import numpy as np
 from scipy import spatial
 
 from nonvacuous.evaluation.coding import is_text, to_numpy
+from nonvacuous.rules.likeness import NEAR, RICH, bare, fixed_numbers
 
 #: Repeated values are looked for among so many hashes at most.
 MOST_HASHES = 1 << 21
-#: Inputs of fewer numbers, or shorter texts, may well come twice by chance.
-RICH, LONG = 32, 40
-#: Inputs that differ by less than this part of their norm hardly differ; among so many at most.
-NEAR, MOST_NEAR = 0.03, 1 << 16
-_DIRECTIONS = 16
+#: Shorter texts may well come twice by chance.
+LONG = 40
+#: Inputs that hardly differ are looked for among so many at most.
+MOST_NEAR = 1 << 16
 # So many numbers, each with so many values among the first rows, hardly come together twice.
 _TELLING, _MANY, _FIRST = 4, 100, 512
 
@@ -97,7 +97,6 @@ class Likeness:
         self.rich = True
         self._exact, self._alike = Distinct(), Distinct()
         self._points: list[np.ndarray] = []
-        self._weights: tuple[np.ndarray, np.ndarray] | None = None
         self._first: np.ndarray | None = None
 
     @property
@@ -131,22 +130,13 @@ class Likeness:
     def _add_numbers(self, rows: np.ndarray) -> None:
         size = rows.shape[1]
         self.rich = self.rich and size >= RICH
-        if self._weights is None or len(self._weights[0]) != size:
-            generator = np.random.default_rng(size)
-            weights = np.asarray(2 * generator.integers(0, 2**63, size, dtype=np.uint64) + 1)
-            directions = generator.normal(size=(size, _DIRECTIONS)) / np.sqrt(_DIRECTIONS)
-            self._weights = weights, np.asarray(directions)
+        if self._first is None or self._first.shape[1] != min(size, RICH):
             self._first = np.empty((0, min(size, RICH)))
-        if self._first is not None and len(self._first) < _FIRST:
+        if len(self._first) < _FIRST:
             self._first = np.concatenate([self._first, rows[:_FIRST, :RICH]])
-        odd, directions = self._weights
-        self._exact.add(_mixed((hashes_of(rows) * odd).sum(axis=1)))
+        self._exact.add(_mixed((hashes_of(rows) * fixed_numbers(size)[0]).sum(axis=1)))
         if self.rich and sum(map(len, self._points)) < MOST_NEAR:
-            with np.errstate(all="ignore"):  # numbers may be missing, or infinite
-                centered = rows - rows.mean(axis=1, keepdims=True)
-                norms = np.linalg.norm(centered, axis=1, keepdims=True)
-                points = (centered / np.maximum(norms, 1e-300)) @ directions
-            self._points.append(points[np.isfinite(points).all(axis=1)])
+            self._points.append(bare(rows))
 
     def repeated(self) -> int:
         """How many inputs are the same as one before, at least."""

@@ -240,7 +240,8 @@ def check_reads_its_weights(module: nn.Module, inputs: Tensor) -> None:
 
     The same weights are put into a copy that was called before and into one that was not.
     """
-    called, fresh = (copied_network(module).eval() for _ in range(2))
+    # Without gradients: of weights that have some autocast keeps what it casts, call after call.
+    called, fresh = (copied_network(module).eval().requires_grad_(False) for _ in range(2))
     try:
         called(inputs.clone())
         generator = torch.Generator().manual_seed(0)
@@ -270,20 +271,35 @@ def check_reads_its_weights(module: nn.Module, inputs: Tensor) -> None:
 def _check_each_example_alone(
     hollow: nn.Module, means: dict[str, Tensor], inputs: Tensor, outputs: Tensor
 ) -> None:
-    for index in range(len(inputs)):
-        alone = _run(hollow, means, inputs[index : index + 1])
-        if not _close(alone[0], outputs[index], slack=30.0):
-            raise WrongMode(
-                "the prediction for an example changes with the other examples in its batch, or "
-                "from one call to the next (batch statistics, active dropout, a kept state); a "
-                "certificate needs one fixed function of one example"
-            )
+    alone = torch.cat([_run(hollow, means, one) for one in inputs.split(1)])
+    if not _close(alone, outputs, slack=30.0):
+        raise WrongMode(
+            "the prediction for an example changes with the other examples in its batch, or "
+            "from one call to the next (batch statistics, active dropout, a kept state); a "
+            "certificate needs one fixed function of one example"
+        )
 
 
 def _close(outputs: Tensor, expected: Tensor, *, slack: float = 1.0) -> bool:
     if not isinstance(outputs, Tensor) or outputs.shape != expected.shape:
         return False
-    finite = expected[torch.isfinite(expected)]
-    size = float(finite.abs().max()) if finite.numel() else 0.0
     tolerance = slack * math.sqrt(torch.finfo(expected.dtype).eps)
-    return torch.allclose(outputs, expected, rtol=0.0, atol=tolerance * size, equal_nan=True)
+    return bool(close_scores(outputs, expected, tolerance).all())
+
+
+def score_sizes(scores: Tensor) -> Tensor:
+    """What rounding of each score is measured by: its own size, or that of the two highest scores
+    of its example, or of most examples.
+
+    Not the largest of all: a class that is ruled out by a score of -1e9 would hide the others.
+    """
+    finite = torch.where(torch.isfinite(scores), scores, 0.0)
+    rows = finite.reshape(len(finite), -1)
+    highest = rows.topk(min(2, rows.shape[1]), dim=1).values.abs().amax(1, keepdim=True)
+    return torch.maximum(rows.abs(), highest.clamp_min(highest.median())).view_as(scores)
+
+
+def close_scores(outputs: Tensor, expected: Tensor, tolerance: float) -> Tensor:
+    """Which scores are the expected ones, up to this part of their :func:`score_sizes`."""
+    near = (outputs - expected).abs() <= tolerance * score_sizes(expected)
+    return near | (outputs == expected) | (outputs.isnan() & expected.isnan())

@@ -179,6 +179,7 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any
         "split": known.split,
         "loss": loss,
         "risk": certificate.empirical,
+        "observed": certificate.observed,
         "evaluation_transform": certificate.data.preprocessing,
         "risk_transform": certificate.data.preprocessing,
         "prior": prior,

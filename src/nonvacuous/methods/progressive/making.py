@@ -131,10 +131,14 @@ def _checkpoint(
         for one in (start, network)
     )
     if kinds != given_kinds:
+        odd = min(
+            n for n in kinds.keys() | given_kinds.keys() if kinds.get(n) != given_kinds.get(n)
+        )
         raise BadInput(
-            "train returned a network with other tensors than the one it was given (names, shapes "
-            "or precision, as after model.half()); return that network, trained: checkpoints are "
-            "saved and verified as weights of one architecture"
+            "training returned a network with other tensors than the one it was given, such as "
+            f"{odd!r} (names, shapes or precision, as after model.half()): checkpoints are saved "
+            "and verified as weights of one architecture. Return that network, trained, and let "
+            "it keep nothing of what it trains on"
         )
     rebuilt = frozen_copy(rule.with_tensors(start, fixed_tensors(network)), job.device)
     require_stored_state(network, rebuilt, tests, whose=f"checkpoint {number}")
@@ -156,7 +160,7 @@ def _taught_wrong(method: Progressive, job: Job, start: nn.Module) -> records.Ob
     guessing, also where two clouds decide everything; yet not all wrong, which a network that knows
     two classes would turn around.
     """
-    if method.train is None or method.pretrained is not None:
+    if method.train is None:
         return None
     rng = np.random.default_rng(derived_seed(job.seed, "wrong labels"))
     part = job.split.prior[np.sort(rng.permutation(len(job.split.prior))[:_FEW])]
