@@ -24,7 +24,11 @@ def assert_same(now: Any, before: Any, where: str) -> None:
     """Numbers up to what processors round differently, numbers within sentences aside.
 
     A new check of the audit is no change: what the others say of a certificate must be as it was.
+    Nor is the version of the audit that it brings.
     """
+    if where.endswith("certificate.json.audit"):
+        assert now >= before, where
+        return
     if where.endswith(".assumptions"):
         now, before = ({check["name"]: check for check in checks} for checks in (now, before))
         now = {name: check for name, check in now.items() if name in before}

@@ -107,7 +107,7 @@ def fields_of(evidence: Evidence, *, architecture: str = ARCHITECTURE) -> dict[s
         ),
         "observed": _observed(evidence),
         "assumptions": assumptions,
-        "audit": audit.registry.VERSION,
+        "audit": audit.registry.present_version(),
         "seed": evidence.seed,
         "software": software(torch.device("cpu")),
     }

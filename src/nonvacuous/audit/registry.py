@@ -2,11 +2,11 @@
 
 The mistakes are the numbered rows of the project's list of ways in which certificates become
 false. To add a check, write a function of the :class:`~nonvacuous.audit.evidence.Evidence` that
-returns an :class:`Outcome`, and put ``@check(rows=..., since=VERSION, name=...)`` above it; the
-name is the proposition that must hold, ``says`` what may become of it where nothing is wrong.
+returns an :class:`Outcome`, and put ``@check(rows=..., since=..., name=...)`` above it; the name is
+the proposition that must hold, ``says`` what may become of it where nothing is wrong.
 
 Certificates name the version of the audit that they passed and are held to that one, so a released
-version never changes: a new check begins with the next.
+version never changes: a new check is ``since`` the next, and makes it the present one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ from nonvacuous.records import Assumption
 ALL_PREDICTORS = ("stochastic", "drawn", "deterministic", "mixture")
 #: How many ways to a false certificate are known and numbered.
 ROWS = 28
-#: The version of the audit: 1 is that of certificates which do not name one. Raise it with the
-#: first check that is added after a release, and enter that release below.
-VERSION = 2
-#: The first release whose certificates cannot have passed less than this version.
+#: Versions of the audit, each with the first release whose certificates cannot have passed less.
+#: One that checks began after a release is entered with the next one.
 RELEASED_WITH = {2: (0, 2)}
 
 Says = Literal["checked", "asserted", "not checkable"]
@@ -110,8 +108,9 @@ def check(
     predictors: tuple[str, ...] = ALL_PREDICTORS,
 ) -> Callable[[Callable[[Evidence], Outcome]], Callable[[Evidence], Outcome]]:
     """Register a function as a check that guards against these rows."""
-    if not 1 <= since <= VERSION:
-        raise ValueError(f"check {name!r} is of version {since}; the audit is of {VERSION}")
+    latest = max(RELEASED_WITH) + 1
+    if not 1 <= since <= latest:
+        raise ValueError(f"check {name!r} is of version {since}; the next one is {latest}")
     if not rows or any(not 1 <= row <= ROWS for row in rows):
         raise ValueError(f"check {name!r} must guard rows between 1 and {ROWS}, got {rows!r}")
     if name in CHECKS:
@@ -124,12 +123,17 @@ def check(
     return register
 
 
+def present_version() -> int:
+    """That of the newest check; 1 is that of certificates which do not name one."""
+    return max((c.since for c in CHECKS.values()), default=1)
+
+
 def required(*, mode: str, predictor: str, version: int | None = None) -> tuple[Check, ...]:
     """What a certificate of this kind has to pass; with a version, what it had to pass then."""
     return tuple(
         c
         for c in CHECKS.values()
-        if c.since <= (version or VERSION) and mode in c.modes and predictor in c.predictors
+        if (version is None or c.since <= version) and mode in c.modes and predictor in c.predictors
     )
 
 

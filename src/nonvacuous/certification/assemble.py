@@ -170,7 +170,7 @@ def seal(
         ),
         observed=(*observed, *(() if evidence.tilt is None else (evidence.tilt,))),
         assumptions=assumptions,
-        audit=audit.registry.VERSION,
+        audit=audit.registry.present_version(),
         software=software(job.device),
         artifacts=job.folder.artifacts(),
     )

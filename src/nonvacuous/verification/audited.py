@@ -37,9 +37,9 @@ _STRENGTH = ("violated", "not checkable", "asserted", "checked")
 def check_version(certificate: Certificate) -> str:
     """Whether such a certificate can have passed that version of the audit."""
     version, made_by = version_of(certificate), certificate.software.get("nonvacuous", "unknown")
-    if version > registry.VERSION:
+    if version > (known := registry.present_version()):
         raise Disagreement(
-            f"it names version {version} of the audit, and this library knows {registry.VERSION}: "
+            f"it names version {version} of the audit, and this library knows {known}: "
             "verify it with a newer one."
         )
     if version < least_version(made_by):
