@@ -109,3 +109,35 @@ def test_frames_of_words_and_numbers_are_inputs() -> None:
     words = pandas.DataFrame({"word": ["w" * 50] * 400, "other": np.arange(400).astype(str)})
     report = nv.evaluate(lambda rows: np.zeros(len(rows), int), (words, [0] * 400), unseen=True)
     assert report.status == "valid"
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_inputs_may_have_missing_numbers(odd: float) -> None:
+    inputs = np.random.default_rng(0).normal(size=(200, 40))
+    inputs[::3, 5] = odd
+    inputs[1] = inputs[2] + 1e-6
+    labels = np.arange(200) % 2
+    report = nv.evaluate(lambda rows: rows[:, 0] > 0, (inputs, labels), unseen=True)
+    independent = next(a for a in report.assumptions if "independent" in a.name)
+    assert "0 of 200 inputs are the same as another one, 1 more hardly" in independent.detail
+
+
+def test_flags_beside_the_arrays_of_a_batch_and_batches_without_rows() -> None:
+    def answer(inputs: Any) -> Any:
+        return (inputs["x"][:, 0] > 0) * 1 if inputs["flag"] and inputs["none"] is None else 0
+
+    labels = (X[:, 0] > 0) * 1
+    batches = [({"x": X, "flag": True, "none": None}, labels)]
+    assert nv.evaluate(answer, batches, unseen=True).status == "valid"
+    batches = [(X, labels), (X[:0], labels[:0])]
+    report = nv.evaluate(lambda inputs: (inputs[:, 0] > 0) * 1, batches, unseen=True)
+    assert report.empirical.trials == 400
+
+
+def test_columns_beside_a_predictor_may_come_from_a_generator() -> None:
+    call = {"predictor": lambda inputs: (inputs[:, 0] > 0) * 1, "data": (X, (X[:, 0] > 0) * 1)}
+    report = nv.evaluate(**call, ids=(f"row {row}" for row in range(400)), unseen=True)
+    assert report.status == "valid"
+    for ids in (5, np.array(5)):
+        with pytest.raises(BadInput, match="one entry for each example"):
+            nv.evaluate(**call, ids=ids)

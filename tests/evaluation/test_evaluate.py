@@ -152,6 +152,20 @@ def test_top_k_from_scores_and_from_ranks() -> None:
     assert again.empirical.errors == errors
 
 
+def test_votes_are_no_ranked_answers_and_the_last_rows_of_a_batch_no_votes() -> None:
+    labels = np.arange(1025) % 10
+    ranked = np.stack([labels, (labels + 1) % 10], axis=1)
+    ranked[-1] = 0, 1
+    call = {"settings": {"metric": "top-k", "top": 1}, "unseen": True}
+    whole = nv.evaluate(predictions=ranked, labels=labels, **call)
+    batches = [(ranked[:1024], labels[:1024]), (ranked[1024:], labels[1024:])]
+    report = nv.evaluate(lambda answers: answers, batches, **call)
+    assert report.empirical == whole.empirical
+    for votes in ([[1, 0], [0, 1]], [[2, 2], [3, 1]]):
+        with pytest.raises(BadInput, match="may be votes or scores"):
+            nv.evaluate(predictions=np.array(votes), labels=[0, 1], **call)
+
+
 def test_ranked_answers_may_be_words_or_positions(tmp_path: Path) -> None:
     names = np.array(["cat", "dog", "owl"])
     ranked = np.argsort(-np.random.default_rng(1).random((300, 3)), axis=1)

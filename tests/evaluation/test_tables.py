@@ -269,3 +269,64 @@ def test_groups_that_pandas_wrote_as_floats_are_named_alike_in_every_format(tmp_
     assert set(first.groups["g"]) == set(second.groups["g"]) == {"1", "2"}
     assert first.evaluation.digests["group:g"] == second.evaluation.digests["group:g"]
     assert set(second.groups["v"]) == {"1.1", "1.10"}  # which are names, as of versions
+
+
+LOST = {
+    "a mask": (np.ma.array([0, 1] * 20, mask=[True] + [False] * 39), "1 missing or infinite"),
+    "a float": (["a", float("nan")] + ["a"] * 38, "1 missing value"),
+    "a number among words": (["a", 1] * 20, "mixes values of the kinds int, str"),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_condition_hides_no_value_that_is_missing(name: str) -> None:
+    labels, words = LOST[name]
+    table = {
+        "y": labels,
+        "p": ["a"] * 40 if isinstance(labels, list) else [0] * 40,
+        "s": ["x"] * 40,
+    }
+    call = {"data": table, "labels": "y", "predictions": "p"}
+    for where in ((), ("s=x",)):
+        with pytest.raises(BadInput, match=words):
+            nv.evaluate(**call, settings={"where": where})
+
+
+def test_what_pandas_calls_missing_is_said_to_be_missing() -> None:
+    pandas = pytest.importorskip("pandas")
+    for values, kind in (([1, None], "Int64"), (["a", None], "string")):
+        with pytest.raises(BadInput, match=r"labels has 1 missing .*the first in row 1"):
+            nv.evaluate(predictions=["a", "a"], labels=pandas.Series(values, dtype=kind))
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "packed", "one array", "pages"])
+def test_damaged_archives_are_no_tracebacks(tmp_path, harm: str) -> None:
+    import pyarrow.parquet as parquet
+
+    columns = {"pred": np.arange(2000) % 7, "label": np.arange(2000) % 7}
+    path = tmp_path / ("rows.parquet" if harm == "pages" else "rows.npz")
+    if harm == "pages":
+        parquet.write_table(pa.table(columns), path, use_dictionary=False)
+    elif harm == "one array":
+        with open(path, "wb") as stream:
+            np.save(stream, columns["pred"])
+    else:
+        (np.savez_compressed if harm == "packed" else np.savez)(path, **columns)
+    content = bytearray(path.read_bytes())
+    start, stop = {"pages": (60, 90), "changed": (200, 201), "packed": (60, 90)}.get(harm, (0, 0))
+    content[start:stop] = b"\xff" * (stop - start)
+    path.write_bytes(content[:200] if harm == "cut" else content)
+    with pytest.raises(BadInput, match=r"rows\.\w+ (cannot be read as npz|is not parquet)"):
+        nv.evaluate(data=path, predictions="pred", labels="label")
+
+
+def test_long_texts_of_several_lines_swallow_nothing(tmp_path) -> None:
+    """Documents beside the columns: longer than what Python's reader of CSV takes by itself."""
+    document = '"' + "a line of it\n" * 20_000 + '"'
+    rows = [f"{document if row == 3 else 'short'},{row % 2},{row % 2}" for row in range(60)]
+    (path := tmp_path / "a.csv").write_text("\n".join(["text,pred,label", *rows]))
+    call = {"data": path, "predictions": "pred", "labels": "label", "unseen": True}
+    assert nv.evaluate(**call).empirical.trials == 60
+    path.write_text("\n".join(["text,pred,label", *rows, "short,,1"]))
+    with pytest.raises(BadInput, match=f"line 20062 of {path}"):
+        nv.evaluate(**call)

@@ -97,15 +97,22 @@ def is_text(column: Any) -> bool:
 
 
 def as_array(column: Any) -> np.ndarray:
-    """A plain column as a numpy array, words included."""
+    """A column as a numpy array, words included."""
     if hasattr(column, "dictionary_encode"):
         return np.array(column.to_pylist(), dtype=str)
-    return np.asarray(column)
+    return to_numpy(column)
+
+
+def is_lost(value: Any) -> bool:
+    """Whether a value says that there is none: of JSON, of text, of floats, of pandas."""
+    if isinstance(value, str | float):
+        return value == "" or value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     items = array.tolist()
-    lost = [i for i, v in enumerate(items) if v is None or (isinstance(v, float) and v != v)]
+    lost = [row for row, value in enumerate(items) if is_lost(value)]
     if lost:
         words = any(isinstance(v, str) for v in items)
         raise _missing(name, lost[0], len(lost), words=words)

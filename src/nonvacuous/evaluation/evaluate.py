@@ -25,7 +25,7 @@ from nonvacuous.evaluation.audit import audit
 from nonvacuous.evaluation.coding import as_array, plain
 from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude
 from nonvacuous.evaluation.predicting import predicted, with_scores
-from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name
+from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name, with_lengths
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally, counted
 from nonvacuous.evaluation_records import Evaluation, EvaluationRecord
 from nonvacuous.files import check_may_write, write_atomically
@@ -255,27 +255,24 @@ def _group_columns(groups: Any) -> dict[str, Any]:
 
 def _beside(batches: Iterator[dict[str, Any]], given: Mapping[str, Any]) -> Iterator[Batch]:
     """Predicted batches with the rows of the columns that were given beside them."""
+    columns, lengths = with_lengths(given)
+    said = {
+        role: f"{role.replace(':', ' ', 1)} {'has' if ':' in role else 'have'} {rows} rows, but"
+        for role, rows in lengths.items()
+    }
     start = 0
     for batch in batches:
         stop = start + len(batch["labels"])
-        for role, column in given.items():
-            if len(column) < stop:
-                said = f"{_called(role)} {len(column)} rows, but there are at least {stop} answers."
-                raise BadInput(said)
+        for role, rows in lengths.items():
+            if rows < stop:
+                raise BadInput(f"{said[role]} there are at least {stop} answers.")
         # Of a pandas column with fractions as its index, [] would choose by these.
-        parts = {r: getattr(column, "iloc", column)[start:stop] for r, column in given.items()}
-        columns = batch | parts
-        yield Batch(columns, partial(row_name, None, range(start, stop)))
+        parts = {role: getattr(c, "iloc", c)[start:stop] for role, c in columns.items()}
+        yield Batch(batch | parts, partial(row_name, None, range(start, stop)))
         start = stop
-    for role, column in given.items():
-        if len(column) != start:
-            raise BadInput(f"{_called(role)} {len(column)} rows, but there were {start} answers.")
-
-
-def _called(role: str) -> str:
-    return (
-        f"group {role.removeprefix('group:')} has" if role.startswith("group:") else f"{role} have"
-    )
+    for role, rows in lengths.items():
+        if rows != start:
+            raise BadInput(f"{said[role]} there were {start} answers.")
 
 
 def _kept(batches: Iterable[Batch], kept: list[Batch]) -> Iterator[Batch]:

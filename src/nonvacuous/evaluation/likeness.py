@@ -142,9 +142,11 @@ class Likeness:
         odd, directions = self._weights
         self._exact.add(_mixed((hashes_of(rows) * odd).sum(axis=1)))
         if self.rich and sum(map(len, self._points)) < MOST_NEAR:
-            centered = rows - rows.mean(axis=1, keepdims=True)
-            norms = np.linalg.norm(centered, axis=1, keepdims=True)
-            self._points.append((centered / np.maximum(norms, 1e-300)) @ directions)
+            with np.errstate(all="ignore"):  # numbers may be missing, or infinite
+                centered = rows - rows.mean(axis=1, keepdims=True)
+                norms = np.linalg.norm(centered, axis=1, keepdims=True)
+                points = (centered / np.maximum(norms, 1e-300)) @ directions
+            self._points.append(points[np.isfinite(points).all(axis=1)])
 
     def repeated(self) -> int:
         """How many inputs are the same as one before, at least."""

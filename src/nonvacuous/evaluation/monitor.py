@@ -23,7 +23,7 @@ from nonvacuous.evaluation.tables import check_rows, with_holes
 from nonvacuous.evaluation.watch import Watch
 from nonvacuous.files import write_atomically
 
-_NUMBERS = (float, int, np.number)
+_NUMBERS = (float, int, np.number, np.bool_)
 _ANOTHER_STATE: Final = (
     "Another file, or another history, needs another state (--state, state=), and costs its own "
     "false alarm."

@@ -179,7 +179,7 @@ def _outside_top(
         )
     top = settings.top
     if predictions.dtype.kind in "iU":  # ranked answers
-        _check_ranked(predictions)
+        _check_ranked(predictions, classes)
         ranked = [_classes(c, "predictions", settings, classes) for c in predictions[:, :top].T]
         return np.asarray(~np.any([answer == truth for answer in ranked], axis=0), dtype=np.float64)
     if settings.classes is None or predictions.shape[1] != len(settings.classes):
@@ -192,11 +192,13 @@ def _outside_top(
     return np.asarray((predictions >= own).sum(axis=1) > top, dtype=np.float64)
 
 
-def _check_ranked(answers: np.ndarray) -> None:
+def _check_ranked(answers: np.ndarray, classes: Coder) -> None:
     """Refuse votes and yes-or-no scores, which would be read as the answers that they name."""
     ordered = np.sort(answers, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-    votes = answers.shape[1] == 2 and set(ordered.ravel().tolist()) <= {0, 1}
+    # Of more classes than two, the last rows of a file may well name the first two alone.
+    two = answers.shape[1] == 2 and len(classes.values) <= 2
+    votes = two and set(ordered.ravel().tolist()) <= {0, 1}
     if answers.dtype.kind == "i" and (votes or twice.any()):
         raise BadRow(
             "whole numbers are read as ranked answers, and these may be votes or scores, as in",

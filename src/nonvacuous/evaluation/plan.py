@@ -211,10 +211,14 @@ def _progressive(
 
 def _curve(given: object) -> tuple[float, float, float]:
     """A declared curve, or the power law with a limit that fits the points best."""
-    values = np.asarray(given, dtype=float)
+    try:
+        values = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
     if values.shape == (3,) and (values >= 0).all():
         return float(values[0]), float(values[1]), float(values[2])
-    if values.ndim != 2 or values.shape[1] != 2 or len(values) < 2:
+    points = values.ndim == 2 and values.shape[1] == 2 and len(values) > 1
+    if not points or not np.isfinite(values).all() or not (values[:, 0] > 0).all():
         raise BadInput("curve is (limit, scale, power), or at least two points (size, risk).")
     sizes, risks = values.T
     first = [0.5 * risks.min(), risks.max() * sizes.min() ** 0.5, 0.5]

@@ -120,7 +120,7 @@ def predicted(
                 "input is needed."
             )
         predictions = raw if scores else classes_of(raw)
-        if likeness is not None:
+        if likeness is not None and len(raw):
             likeness = notes["likeness"] = likeness if likeness.add(inputs) else None
         if "invariant" not in notes and len(raw) > 1 and not _is_ambiguous(inputs, len(raw)):
             notes["invariant"] = _tried_again(answer, inputs, raw)
@@ -185,6 +185,8 @@ def _backward(inputs: Any, start: int, stop: int, rows: int) -> Any:
     if isinstance(inputs, list | tuple) and len(inputs) != rows:
         made = getattr(inputs, "_make", type(inputs))
         return made([_backward(part, start, stop, rows) for part in inputs])
+    if not hasattr(inputs, "__getitem__"):  # a flag beside the arrays
+        return inputs
     some = getattr(inputs, "iloc", inputs)[start:stop]
     return some.flip(0) if hasattr(some, "flip") else some[::-1]
 

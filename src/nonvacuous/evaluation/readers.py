@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import json
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,7 @@ def delimited(
     separator = SEPARATORS[path.suffix.lower()]
     try:
         with open(path, encoding="utf-8-sig", newline="") as stream:
-            rows = csv.reader(stream, delimiter=separator)
-            header = next((cells for cells in rows if cells), [])
+            header = next((cells for _, cells in lines_of(stream, separator) if cells), [])
         _check_separator(header, columns, path)
         # Written with spaces after the commas, names are meant without.
         names = names_in(columns, [_bare(name) for name in header], path)
@@ -60,6 +60,18 @@ def delimited(
         raise BadInput(f"{path} cannot be read as CSV: {str(error).splitlines()[0]}") from error
 
 
+def lines_of(
+    stream: Iterable[str], separator: str, *, strict: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """Rows of CSV, each with the number of its last line: with texts of any length."""
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        reader = csv.reader(stream, delimiter=separator, strict=strict)
+        yield from ((reader.line_num, cells) for cells in reader)
+    finally:
+        csv.field_size_limit(limit)
+
+
 def _check_separator(header: list[str], columns: Mapping[str, str], path: Path) -> None:
     if len(header) != 1 or header[0] in columns.values():
         return
@@ -80,7 +92,7 @@ def _check_quotes(path: Path, separator: str, counts: str) -> None:
     try:
         if separator == ",":  # texts of several lines are usual here, in pairs of quotation marks
             with open(path, encoding="latin-1", newline="") as stream:
-                for _ in csv.reader(stream, strict=True):
+                for _ in lines_of(stream, separator, strict=True):
                     pass
             return
     except csv.Error as error:
@@ -104,7 +116,7 @@ def parquet(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
             names = names_in(columns, file.schema_arrow.names, path)
             for batch in file.iter_batches(batch_size=BATCH, columns=names):
                 yield {role: batch.column(name) for role, name in columns.items()}
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path} is not parquet: {str(error).splitlines()[0]}") from error
 
 
@@ -113,9 +125,9 @@ def npz(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         with np.load(path, allow_pickle=False) as archive:
             names_in(columns, archive.files, path)
             yield {role: archive[name] for role, name in columns.items()}
-    except Unrecognized:
+    except BadInput:
         raise
-    except (ValueError, OSError, EOFError) as error:
+    except Exception as error:  # damaged archives break zip and numpy in many ways
         raise BadInput(f"{path} cannot be read as npz without objects: {error}") from error
 
 

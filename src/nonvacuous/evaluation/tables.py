@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -13,7 +12,7 @@ import numpy as np
 
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.evaluation import readers
-from nonvacuous.evaluation.coding import ROW, BadRow, as_array, one_each, plain, to_numpy
+from nonvacuous.evaluation.coding import ROW, BadRow, as_array, is_lost, one_each, plain, to_numpy
 from nonvacuous.evaluation.readers import BATCH, SEPARATORS, names_in
 
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -94,8 +93,7 @@ def row_name(source: Any, rows: np.ndarray | range, row: int) -> str:
         if kind in _JSON_LINES:
             lines = (at for at, line in enumerate(stream, start=1) if line.strip())
         else:
-            reader = csv.reader(stream, delimiter=SEPARATORS[kind])
-            lines = (reader.line_num for cells in reader if cells)
+            lines = (at for at, cells in readers.lines_of(stream, SEPARATORS[kind]) if cells)
             next(lines)  # the header
         return f"line {next(islice(lines, number, None))} of {path}"
 
@@ -141,14 +139,19 @@ def check_rows(columns: Mapping[str, Any]) -> None:
             )
 
 
+def with_lengths(columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Columns with their lengths; what a generator gives is kept."""
+    try:
+        kept = {role: a if hasattr(a, "__len__") else list(a) for role, a in columns.items()}
+        return kept, {role: len(column) for role, column in kept.items()}
+    except TypeError as error:  # a single number
+        raise BadInput(f"columns have one entry for each example: {error}.") from error
+
+
 def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
     """Arrays of one length, cut into batches."""
     check_rows(arrays)
-    try:
-        sized = {role: a if hasattr(a, "__len__") else list(a) for role, a in arrays.items()}
-        lengths = {role: len(array) for role, array in sized.items()}
-    except TypeError as error:  # a single number
-        raise BadInput(f"columns have one entry for each example: {error}.") from error
+    sized, lengths = with_lengths(arrays)
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{role} {length}" for role, length in lengths.items())
         raise BadInput(f"the columns have different lengths: {said}. One row is one example.")
@@ -171,13 +174,6 @@ def _items(column: Any, name: str) -> list[Any]:
     return list(array.tolist())
 
 
-def _is_lost(value: Any) -> bool:
-    """Whether a value says that there is none: of JSON, of text, of floats, of pandas."""
-    if isinstance(value, str | float):
-        return value == "" or value != value
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
-
-
 def with_holes(
     column: Any, name: str, where: Callable[[int], str] = ROW.format
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -186,7 +182,7 @@ def with_holes(
     Whoever writes a table with pandas gets floats where a whole number is missing: 1.0 is 1.
     """
     items = _items(column, name)
-    there = np.array([not _is_lost(value) for value in items], dtype=bool)
+    there = np.array([not is_lost(value) for value in items], dtype=bool)
     known = [value for value, is_there in zip(items, there, strict=True) if is_there]
     values = np.fromiter(known, dtype=object, count=len(known))
     try:
