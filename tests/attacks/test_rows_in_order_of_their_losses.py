@@ -7,7 +7,7 @@ import pytest
 
 import nonvacuous as nv
 from nonvacuous.evaluation.former import FORMER_ORDER
-from nonvacuous.evaluation.ordering import in_order_of_betting
+from nonvacuous.evaluation.sample import in_order_of_betting
 
 LOSSES = {"metric": "loss"}
 

@@ -33,9 +33,8 @@ def plain(values: Any, name: str) -> Any:
             raise BadInput(f"{name} has whole numbers of 2^63 and more; give them as words.")
         return array.astype(np.int64)
     if array.dtype.kind == "f":
-        bad = np.flatnonzero(~np.isfinite(array).all(axis=tuple(range(1, array.ndim))))
-        if len(bad):
-            raise _missing(name, int(bad[0]), len(bad), words=False)
+        lost = ~np.isfinite(array).all(axis=tuple(range(1, array.ndim)))
+        _check_there(lost, name, words=False)
         whole = array.astype(np.int64) if np.abs(array).max(initial=0.0) < 2**53 else None
         if array.ndim == 1 and whole is not None and (whole == array).all():
             return whole
@@ -45,9 +44,7 @@ def plain(values: Any, name: str) -> Any:
             array = array.astype(str)
         except UnicodeDecodeError as error:
             raise BadInput(f"{name} holds bytes that are no text in ASCII; decode them.") from error
-        empty = np.flatnonzero((array == "").any(axis=tuple(range(1, array.ndim))))
-        if len(empty):
-            raise _missing(name, int(empty[0]), len(empty), words=True)
+        _check_there((array == "").any(axis=tuple(range(1, array.ndim))), name, words=True)
         _check_characters(array, name)
         return array
     raise BadInput(f"{name} holds {array.dtype} values; numbers and words are understood.")
@@ -112,10 +109,8 @@ def is_lost(value: Any) -> bool:
 
 def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     items = array.tolist()
-    lost = [row for row, value in enumerate(items) if is_lost(value)]
-    if lost:
-        words = any(isinstance(v, str) for v in items)
-        raise _missing(name, lost[0], len(lost), words=words)
+    words = any(isinstance(item, str) for item in items)
+    _check_there(list(map(is_lost, items)), name, words=words)
     kinds = {type(item) for item in items}
     if all(issubclass(kind, str) for kind in kinds):
         return np.array(items, dtype=str)
@@ -138,9 +133,7 @@ def _from_arrow(values: Any, name: str) -> Any:
     lost = values.is_null()
     if words:
         lost = pa.compute.or_(lost, pa.compute.fill_null(pa.compute.equal(values, ""), False))
-    if pa.compute.any(lost).as_py():
-        rows = np.flatnonzero(lost.to_numpy(zero_copy_only=False))
-        raise _missing(name, int(rows[0]), len(rows), words=words)
+    _check_there(lost.to_numpy(zero_copy_only=False), name, words=words)
     if words:
         return values.cast(pa.large_string())
     if pa.types.is_nested(values.type):
@@ -170,7 +163,11 @@ class BadRow(BadInput):
         self.parts = before, row, after
 
 
-def _missing(name: str, row: int, count: int, *, words: bool) -> BadRow:
+def _check_there(lost: Any, name: str, *, words: bool) -> None:
+    """Refuse rows that are ``lost``: without a value."""
+    rows = np.flatnonzero(lost)
+    if not len(rows):
+        return
     kind = "missing" if words else "missing or infinite"
     remedy = (
         "Give them a name of their own (such as 'unknown'), or leave the rows out for a reason "
@@ -179,7 +176,8 @@ def _missing(name: str, row: int, count: int, *, words: bool) -> BadRow:
         else "Leave the row out if it was not tested, or say what is missing; a row that is left "
         "out because of its error makes the test false."
     )
-    return BadRow(f"{name} has {count} {kind} value(s), the first in", row, f". {remedy}")
+    said = f"{name} has {len(rows)} {kind} value(s), the first in"
+    raise BadRow(said, int(rows[0]), f". {remedy}")
 
 
 class Coder:

@@ -22,9 +22,8 @@ from nonvacuous.bounds.rounding import as_risk, down, shown_up, up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import BadRow, Coder, is_text, one_each, plain
-from nonvacuous.evaluation.ordering import in_order_of_betting
 from nonvacuous.evaluation.outcomes import outcomes
-from nonvacuous.evaluation.sample import Sample
+from nonvacuous.evaluation.sample import Sample, in_order_of_betting
 from nonvacuous.evaluation.tables import check_rows
 from nonvacuous.evaluation_records import Evaluation
 

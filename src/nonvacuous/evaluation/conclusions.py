@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -51,19 +52,27 @@ def promise_of(tally: Tally, failure: float) -> Promise:
     inputs: dict[str, float | int] = {"examples": sample.examples, "failure": failure}
     if sample.squares is None:
         inputs = {"errors": int(sample.errors), **inputs}
-    shares = failure, down(failure / 2)
-    lowers, uppers = ([end(share) for share in shares] for end in (sample.lower, sample.upper))
     return Promise(
         errors=sample.errors,
         trials=sample.examples,
-        risk_upper=uppers[0],
-        risk_lower=lowers[0],
-        interval=(lowers[1], uppers[1]),
+        **ends_of(sample.upper, sample.lower, failure),
         theorem=THEOREMS[sample.theorem],
         name=sample.theorem,
         inputs=inputs,
         beside={name: as_risk(end) for name, end in sample.beside(failure).items()},
     )
+
+
+def ends_of(
+    upper: Callable[[float], float], lower: Callable[[float], float], failure: float
+) -> dict[str, Any]:
+    """Each end at the whole failure, and both at once at half of it."""
+    half = down(failure / 2)
+    return {
+        "risk_upper": upper(failure),
+        "risk_lower": lower(failure),
+        "interval": (lower(half), upper(half)),
+    }
 
 
 def _sample(tally: Tally) -> Sample:
@@ -99,14 +108,11 @@ def _balanced(tally: Tally, failure: float) -> Promise:
         end = bounds.balanced(errors=right, examples=sizes, failure=share)
         return as_risk(down(len(sizes) / len(examples) * (1.0 - end)))
 
-    half = down(failure / 2)
     mean = [k / n if n else 1.0 for k, n in zip(errors, examples, strict=True)]
     return Promise(
         errors=math.fsum(mean),
         trials=len(mean),
-        risk_upper=upper(failure),
-        risk_lower=lower(failure),
-        interval=(lower(half), upper(half)),
+        **ends_of(upper, lower, failure),
         theorem="one tilted tail for all classes" if tilted else "one exact tail for each class",
         name="balanced tilt" if tilted else "balanced shares",
         inputs={"classes": len(examples), "failure": failure},
@@ -133,13 +139,10 @@ def _macro(tally: Tally, failure: float) -> Promise:
 
     scores = [h / r if r else 0.0 for h, r in pairs]
     scores = [2 * score / (1 + score) for score in scores] if f1 else scores
-    half = down(failure / 2)
     return Promise(
         errors=math.fsum(1.0 - score for score in scores),
         trials=size,
-        risk_upper=upper(failure),
-        risk_lower=lower(failure),
-        interval=(lower(half), upper(half)),
+        **ends_of(upper, lower, failure),
         theorem=f"{TAIL}, a share of the failure probability for each class",
         name="mean over classes",
         inputs={"classes": size, "failure": failure},
@@ -171,7 +174,7 @@ def conclude(tally: Tally, failure: float) -> tuple[Promise, EvaluationRecord]:
         interval=promise.interval,
         beside=dict(promise.beside),
         coverage_lower=as_risk(
-            down(1.0 - bounds.holdout(errors=rest, examples=tally.rows, failure=down(failure / 2)))
+            down(1.0 - bounds.holdout(errors=rest, examples=tally.rows, failure=own))
         )
         if selective
         else None,

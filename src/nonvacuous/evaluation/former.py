@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS
 from nonvacuous.evaluation_records import EvaluationRecord
 from nonvacuous.verification.findings import Disagreement
 
@@ -22,8 +21,7 @@ def check_former_order(theorem: str) -> None:
 
 def check_former_groups(record: EvaluationRecord, counted: int) -> None:
     """Beside a metric of classes stood the plain error of groups, which was read as that metric."""
-    groups = (g for name, g in record.groups.items() if name not in (TRUE_CLASS, PREDICTED_CLASS))
-    first = next(groups, None)
+    first = next(iter(record.declared.values()), None)
     if first is None or record.settings.entry.counts != "classes":
         return
     rows = sum(part.examples for part in first.values())

@@ -371,9 +371,9 @@ def monitor(
                 "a number promises nothing about groups; watch them with the certificate of a test "
                 "on these groups as the promise."
             )
-        known = promise.groups
-        own = [column for column in known if column not in ("true class", "predicted class")]
-        columns = own if groups is True else [groups] if isinstance(groups, str) else list(groups)
+        own = {} if promise.evaluation is None else promise.evaluation.declared
+        names = own if groups is True else [groups] if isinstance(groups, str) else groups
+        columns = list(names)
         for column in columns or [""]:
             if column not in own:
                 raise BadInput(
@@ -383,7 +383,7 @@ def monitor(
         promises |= {
             f"{column}={value}": part.risk_upper
             for column in columns
-            for value, part in known[column].items()
+            for value, part in own[column].items()
             if part.risk_upper < 1.0
         }
     alpha = checks.failure_probability(false_alarm, "false_alarm")

@@ -134,25 +134,21 @@ def npz(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
 def json_lines(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """One object per line; a name with dots reaches into nested objects."""
     rows: list[list[Any]] = []
-    with open(path, encoding="utf-8-sig") as stream:
-        for number, line in enumerate(_decoded(stream, path), start=1):
-            if not line.strip():
-                continue
-            where = f"{path}, line {number}"
-            record = _record(line, where)
-            rows.append([_inside(record, name, where) for name in columns.values()])
-            if len(rows) == BATCH:
-                yield _columns(rows, columns, path)
-                rows = []
-    if rows:
-        yield _columns(rows, columns, path)
-
-
-def _decoded(lines: Iterable[str], path: Path) -> Iterator[str]:
     try:
-        yield from lines
+        with open(path, encoding="utf-8-sig") as stream:
+            for number, line in enumerate(stream, start=1):
+                if not line.strip():
+                    continue
+                where = f"{path}, line {number}"
+                record = _record(line, where)
+                rows.append([_inside(record, name, where) for name in columns.values()])
+                if len(rows) == BATCH:
+                    yield _columns(rows, columns, path)
+                    rows = []
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 text ({error.reason}): save it as UTF-8.") from error
+    if rows:
+        yield _columns(rows, columns, path)
 
 
 def _record(line: str, where: str) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
 
 from nonvacuous import bounds
 from nonvacuous.bounds.rounding import as_risk, down, up
+from nonvacuous.seeds import derived_seed
 
 #: Losses and their squares are summed as whole multiples of 1 / GRID: exactly, in any batches.
 GRID = float(1 << 30)
@@ -85,6 +87,22 @@ class Sample(NamedTuple):
         if self.values is not None:
             other["empirical Bernstein"] = self._bernstein(self.errors, self.squares, failure)
         return other
+
+
+def in_order_of_betting(losses: np.ndarray, seed: int, rows: str) -> np.ndarray:
+    """The losses, shuffled as the seed and the digests of all columns, ``rows``, say.
+
+    A bet is on the next loss, given those before it: whoever sorts a table by its losses must not
+    choose what comes next, and an order that rests on the number of rows alone would be one fixed
+    order of sorted losses. The digests stand for the die that draws one of all orders. It takes
+    columns that could have been otherwise, as rows in the order in which they were drawn are. A
+    sorted file of losses with two values has few: :func:`_by_bets` asks more of these.
+    """
+    ordered = np.sort(losses.astype("<f8") + 0.0)  # one zero, whatever its sign was
+    digest = hashlib.sha256(ordered.tobytes() + rows.encode()).hexdigest()
+    stream = np.random.PCG64(derived_seed(seed, "order of betting", digest))
+    shuffled: np.ndarray = ordered[np.argsort(stream.random_raw(len(ordered)), kind="stable")]
+    return shuffled
 
 
 def _by_bets(losses: np.ndarray, failure: float) -> float:

@@ -18,9 +18,8 @@ import numpy as np
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import Coder, ColumnDigest
 from nonvacuous.evaluation.likeness import Distinct, Likeness, Unordered, hashes_of
-from nonvacuous.evaluation.ordering import in_order_of_betting
 from nonvacuous.evaluation.outcomes import Outcomes, outcomes, prepared
-from nonvacuous.evaluation.sample import GRID, Sample
+from nonvacuous.evaluation.sample import GRID, Sample, in_order_of_betting
 from nonvacuous.evaluation.tables import Batch
 from nonvacuous.evaluation_records import Evaluation
 
@@ -159,7 +158,7 @@ class Tally:
         order = list(range(len(self.classes.values)))
         if self.settings.classes is None:
             order = self.classes.sorted_codes()
-            self.classes = Coder([self.classes.values[code] for code in order])
+        self.classes = Coder([self.classes.values[code] for code in order])
         self._counted_as = order
         self.truths, wrong = (part[order] for part in self._sums[TRUE_CLASS].parts(len(order)))
         self.hits = self.truths - wrong.astype(np.int64)
@@ -279,8 +278,7 @@ class _Sums:
 
     def of(self, code: int) -> tuple[int, float, float]:
         """Rows, losses and squares of one group."""
-        steps = self._steps[:, code] if code < self._steps.shape[1] else np.zeros(3, dtype=int)
-        count, total, squares = steps.tolist()
+        count, total, squares = self._steps[:, code : code + 1].sum(axis=1).tolist()
         return count, total / GRID, squares / GRID
 
 

@@ -13,7 +13,7 @@ from nonvacuous.bounds.rounding import down, shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.evaluation import audit as questions
-from nonvacuous.evaluation.conclusions import THEOREMS, Promise, baseline_of, conclude
+from nonvacuous.evaluation.conclusions import THEOREMS, Promise, baseline_of, conclude, ends_of
 from nonvacuous.evaluation.evaluate import EVIDENCE, attempt_of, budget_of, written
 from nonvacuous.evaluation.former import check_former_groups, check_former_order
 from nonvacuous.evaluation.readers import SEPARATORS
@@ -105,11 +105,10 @@ def _promise(test: _Test) -> str:
     equal(certificate.empirical.amount, float(errors), "empirical")
     equal(certificate.empirical.trials, examples, "empirical.trials")
     sample = Sample(errors, examples, f1=record.settings.metric == "f1")
-    failure = float(inputs["failure"])
-    half = down(failure / 2)
-    equal(certificate.risk_upper, sample.upper(failure), "risk_upper")
-    equal(record.risk_lower, sample.lower(failure), "evaluation.risk_lower")
-    equal(record.interval, (sample.lower(half), sample.upper(half)), "evaluation.interval")
+    ends = ends_of(sample.upper, sample.lower, float(inputs["failure"]))
+    equal(certificate.risk_upper, ends["risk_upper"], "risk_upper")
+    for name in ("risk_lower", "interval"):
+        equal(getattr(record, name), ends[name], f"evaluation.{name}")
     return f"{errors} of {examples} give {shown_up(certificate.risk_upper)}."
 
 
