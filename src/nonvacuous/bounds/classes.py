@@ -118,8 +118,7 @@ def balanced_tilted(
     """
     pairs, parts = _classes(errors, examples, weights)
     slope = checks.positive("tilt", tilt)
-    counts = np.array([n for _, n in pairs], dtype=np.float64)
-    wrong = np.array([k for k, _ in pairs], dtype=np.float64)
+    wrong, counts = np.array(pairs, dtype=np.float64).T
     shares = np.array(parts)
     missing = float(shares[counts == 0].sum())
     seen = counts > 0
@@ -140,10 +139,7 @@ def balanced_tilted(
     low, high = 0.0, float((shares / (counts * factors)).max())
     for _ in range(200):
         middle = 0.5 * (low + high)
-        if used(middle) > allowed:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if used(middle) > allowed else (low, middle)
     value = float((shares * best(high)).sum()) + high * max(0.0, allowed - used(high))
     return as_risk(up(value + missing, ulps=4096))
 

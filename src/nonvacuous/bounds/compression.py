@@ -62,8 +62,5 @@ def compression(*, kept: int, examples: int, failure: float) -> float:
         middle = 0.5 * (low + high)
         if not low < middle < high:
             break
-        if middle < 1.0 and reached(middle):
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if reached(middle) else (middle, high)
     return as_risk(high)

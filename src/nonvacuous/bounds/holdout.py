@@ -59,7 +59,8 @@ def holdout(*, errors: int, examples: int, failure: float) -> float:
     >>> round(holdout(errors=100, examples=10_000, failure=0.05), 4)
     0.0118
     """
-    return _upper_end(errors, examples, failure)
+    quick = _quick_end(errors, examples, failure) if 0 < errors < examples else None
+    return tail_end(errors, examples, failure) if quick is None else quick
 
 
 @theorem(
@@ -75,7 +76,7 @@ def holdout_lower(*, errors: int, examples: int, failure: float) -> float:
     """
     if errors == 0:
         return 0.0
-    right = _upper_end(examples - errors, examples, failure)
+    right = holdout(errors=examples - errors, examples=examples, failure=failure)
     return as_risk(down(1.0 - right, ulps=1))
 
 
@@ -165,11 +166,6 @@ def sampling_bounded(*, total: float, trials: int, failure: float) -> float:
     exponent = up(-math.log(failure) / trials)
     mean = min(1.0, up(total / trials, ulps=1))
     return as_risk(float(kl_inverse_upper(mean, exponent)))
-
-
-def _upper_end(errors: int, examples: int, failure: float) -> float:
-    quick = _quick_end(errors, examples, failure) if 0 < errors < examples else None
-    return tail_end(errors, examples, failure) if quick is None else quick
 
 
 def tail_end(errors: int, examples: int, failure: float) -> float:
@@ -345,10 +341,7 @@ def _tooth_starts(most: int, goal: float, failure: float) -> np.ndarray:
     low = errors.astype(np.int64)  # surely too few: all of them may be errors
     high = np.ceil((errors + 8.0 * np.sqrt(errors + 1.0) - 2.0 * math.log(failure)) / goal) + 8
     high = high.astype(np.int64)
-    while True:
-        short = special.bdtr(errors, high, goal) > failure
-        if not short.any():
-            break
+    while (short := special.bdtr(errors, high, goal) > failure).any():
         high[short] *= 2
     while (high - low).max() > 1:
         middle = (low + high) // 2

@@ -122,8 +122,7 @@ def evaluate(
     # before the test has its line, which a repetition of the same test finds again.
     standing = None
     if target is not None:
-        digests = {role: digest.hexdigest() for role, digest in tally.digests.items()}
-        standing = record_attempt(ledger_beside(target), attempt_of(tally, digests))
+        standing = record_attempt(ledger_beside(target), attempt_of(tally, record.digests))
     invariant = notes.get("invariant")
     certificate = written(
         promise,

@@ -29,34 +29,26 @@ class Sample(NamedTuple):
     f1: bool = False
 
     def upper(self, failure: float) -> float:
-        end = self._upper(failure)
-        return as_risk(up(end / (2.0 - end))) if self.f1 else end
-
-    def lower(self, failure: float) -> float:
-        end = self._lower(failure)
-        return as_risk(down(end / (2.0 - end))) if self.f1 else end
-
-    def _upper(self, failure: float) -> float:
         if not self.examples:
             return 1.0
         if self.values is not None:
             return _by_bets(self.values, failure)
         if self.squares is not None:
             return self._bernstein(self.errors, self.squares, failure)
-        return bounds.holdout(errors=int(self.errors), examples=self.examples, failure=failure)
+        end = bounds.holdout(errors=int(self.errors), examples=self.examples, failure=failure)
+        return as_risk(up(end / (2.0 - end))) if self.f1 else end
 
-    def _lower(self, failure: float) -> float:
+    def lower(self, failure: float) -> float:
         if not self.examples:
             return 0.0
         if self.values is not None:
             return as_risk(down(1.0 - _by_bets(1.0 - self.values, failure)))
+        n = self.examples
         if self.squares is not None:
-            right = self.examples - self.errors
-            squares = self.examples - 2.0 * self.errors + self.squares
-            return as_risk(down(1.0 - self._bernstein(right, squares, failure)))
-        return bounds.holdout_lower(
-            errors=int(self.errors), examples=self.examples, failure=failure
-        )
+            squares = n - 2.0 * self.errors + self.squares
+            return as_risk(down(1.0 - self._bernstein(n - self.errors, squares, failure)))
+        end = bounds.holdout_lower(errors=int(self.errors), examples=n, failure=failure)
+        return as_risk(down(end / (2.0 - end))) if self.f1 else end
 
     def _bernstein(self, total: float, squares: float, failure: float) -> float:
         n = self.examples
