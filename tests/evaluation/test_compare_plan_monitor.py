@@ -254,10 +254,11 @@ def test_groups_are_watched_and_missing_labels_counted() -> None:
         nv.monitor(0.05, groups=True)
 
 
-@pytest.mark.parametrize("kind", ["yes or no", "whole", "as floats", "words"])
+@pytest.mark.parametrize("kind", ["yes or no", "whole", "as floats", "halves", "words"])
 def test_groups_are_watched_under_the_names_that_the_test_gave_them(kind: str) -> None:
     codes = np.arange(800) % 2
     groups = {"yes or no": codes.astype(bool), "words": np.array(["a", "b"])[codes]}
+    groups["halves"] = 0.5 * codes
     tested = groups.get(kind, codes)
     live = {"as floats": codes.astype(float)}.get(kind, tested)[:80].tolist()
     wrong = np.arange(800) % 100 == 0
@@ -266,7 +267,8 @@ def test_groups_are_watched_under_the_names_that_the_test_gave_them(kind: str) -
     )
     watch = nv.monitor(report, groups=True)
     live[3], live[5] = None, math.nan
-    watch.update([1] * 80, groups={"g": live})
+    for start in (0, 1):  # of each group alone the numbers are whole, or none is
+        watch.update([1] * 40, groups={"g": live[start::2]})
     assert len([name for name in watch.alarms if name]) == 2, "each group has its own watch"
     assert watch.unwatched == {"g=": 2}, "a missing group is nobody's"
     assert "2 labels without a g, about which nothing was promised" in str(watch)

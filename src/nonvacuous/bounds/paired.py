@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import gt
 from typing import Any
 
 from nonvacuous.bounds import checks
@@ -126,11 +127,7 @@ def constant_margin(
     True
     """
     right, counts = checks.counts("hits", hits), checks.counts("totals", totals)
-    if (
-        len(right) != len(counts)
-        or not counts
-        or any(h > n for h, n in zip(right, counts, strict=False))
-    ):
+    if len(right) != len(counts) or not counts or any(map(gt, right, counts)):
         raise BadInput("hits and totals must hold one count per class, hits at most totals.")
     n, all_right = sum(counts), sum(right)
     bound = paired_lower if n * len(counts) <= MOST_COMPARED else rectangle_lower

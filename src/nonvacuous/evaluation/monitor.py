@@ -28,13 +28,12 @@ _ANOTHER_STATE: Final = (
     "Another file, or another history, needs another state (--state, state=), and costs its own "
     "false alarm."
 )
-FORMAT: Final = "nonvacuous-monitor/3"
 
 
 class Monitor(BaseModel):
     """Watches a promise while labels arrive; see :func:`monitor`. Its file has these fields."""
 
-    format: Literal["nonvacuous-monitor/3"]
+    format: Literal["nonvacuous-monitor/3"] = "nonvacuous-monitor/3"
     false_alarm: float
     #: Labels that have not come, and those that came after they had been missing.
     missing: int = 0
@@ -110,9 +109,8 @@ class Monitor(BaseModel):
         ``groups`` has the group of each by column, as ``{"site": sites}``, where groups are
         watched. ``late``: these labels were missing before, and have come now.
         """
-        single = losses is None or isinstance(losses, _NUMBERS)
         alone = self._state is None and groups is None and len(self.watches) == 1
-        if single and alone and not late and losses is not None:
+        if isinstance(losses, _NUMBERS) and alone and not late:
             if losses != losses:
                 self.missing += 1
             elif not 0.0 <= losses <= 1.0:
@@ -121,7 +119,7 @@ class Monitor(BaseModel):
                 self.watches[""].one(float(losses))
             return self
         check_rows({"losses": losses, **(groups or {})})
-        values = _losses([losses] if single else losses)
+        values = _losses([losses] if isinstance(losses, (*_NUMBERS, type(None))) else losses)
         names = self._names(groups, len(values))
         with self._locked():
             if late:
@@ -209,7 +207,11 @@ class Monitor(BaseModel):
             known, there = with_holes(given, column)
             if there.shape != (size,):
                 raise BadInput(f"{len(there)} groups for {size} losses: one for each.")
-            names = [str(name) for name in known.tolist()]
+            # Where one number was a fraction, a test has named all of them as doubles.
+            whole = known.dtype.kind == "i"
+            if whole and any(f"{column}={name}.0" in self.watches for name in set(known.tolist())):
+                known = known.astype(float)
+            names = list(map(str, known.tolist()))
             columns[column] = np.full(size, "", dtype=np.array(names, dtype=str).dtype)
             columns[column][there] = names
         for column in self.groups:
@@ -281,9 +283,8 @@ class Monitor(BaseModel):
         )
         if self.open:
             some = [f"{a}" if a == b else f"{a}-{b}" for a, b in self.missing_rows[:3]]
-            said += (
-                f" (rows {', '.join(some)}{', ...' if len(self.open) > 3 else ''}, counted from 0)"
-            )
+            more = ", ..." if len(self.open) > 3 else ""
+            said += f" (rows {', '.join(some)}{more}, counted from 0)"
         for name, count in self.unwatched.items():
             what = f"without a {name[:-1]}" if name.endswith("=") else f"of {name}"
             said += f"; {count} labels {what}, about which nothing was promised"
@@ -372,8 +373,7 @@ def monitor(
                 "on these groups as the promise."
             )
         own = {} if promise.evaluation is None else promise.evaluation.declared
-        names = own if groups is True else [groups] if isinstance(groups, str) else groups
-        columns = list(names)
+        columns = list(own if groups is True else [groups] if isinstance(groups, str) else groups)
         for column in columns or [""]:
             if column not in own:
                 raise BadInput(
@@ -388,7 +388,7 @@ def monitor(
         }
     alpha = checks.failure_probability(false_alarm, "false_alarm")
     watches = {n: Watch.over(value, alpha / len(promises)) for n, value in promises.items()}
-    made = Monitor(format=FORMAT, false_alarm=alpha, watches=watches)
+    made = Monitor(false_alarm=alpha, watches=watches)
     if state is not None:
         made._state = Path(state)
         if made._state.is_dir():

@@ -164,11 +164,9 @@ def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
 
 def _items(column: Any, name: str) -> list[Any]:
     """A column as a list, in which nothing has become a word that was none."""
-    if isinstance(column, list | tuple):
-        return list(column)
     if hasattr(column, "to_pylist"):
         return list(column.to_pylist())
-    array = column if isinstance(column, np.ma.MaskedArray) else to_numpy(column)
+    array = to_numpy(column)
     if array.ndim == 0:
         raise BadInput(f"{name} is a single {type(column).__name__}; give one for each row.")
     return list(array.tolist())

@@ -286,13 +286,10 @@ def _same(claimed: Any, fresh: Any, where: str = "") -> None:
 
 
 def _recount(certificate: Certificate, record: EvaluationRecord, evidence: Any) -> Tally:
-    if isinstance(evidence, str | Path):
-        path = Path(evidence)
-        if path.is_dir():
-            path = path / EVIDENCE
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-            equal(certificate.artifacts.get(EVIDENCE), content, f"artifacts.{EVIDENCE}")
-        evidence = path
+    if isinstance(evidence, str | Path) and Path(evidence).is_dir():
+        evidence = Path(evidence) / EVIDENCE
+        content = hashlib.sha256(evidence.read_bytes()).hexdigest()
+        equal(certificate.artifacts.get(EVIDENCE), content, f"artifacts.{EVIDENCE}")
     failed: list[Exception] = []
     for names, where in _namings(record):
         try:
