@@ -253,6 +253,8 @@ def test_numbers_and_words_of_different_batches_have_no_common_names(
     call = {"predictions": "predictions", "labels": "labels", "groups": ["site"]}
     with pytest.raises(BadInput, match="mixes numbers and words"):
         nv.evaluate(data=path, **call, clusters="clusters")
+    with pytest.raises(BadInput, match="mixes numbers and words"):
+        tables.read_columns(path, {name: name for name in kinds})
 
 
 def test_groups_that_pandas_wrote_as_floats_are_named_alike_in_every_format(tmp_path) -> None:

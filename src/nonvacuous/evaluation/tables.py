@@ -205,6 +205,9 @@ def read_columns(
         batch.naming(lambda batch: {role: as_array(plain(batch[role], role)) for role in columns})
         for batch in batches
     ]
+    for role, name in columns.items():
+        if len({part[role].dtype.kind == "U" for part in read}) > 1:
+            raise BadInput(f"{name} mixes numbers and words; use numbers or words alone.")
     return {role: np.concatenate([part[role] for part in read]) for role in columns}
 
 
