@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -81,8 +82,14 @@ def _sample(tally: Tally) -> Sample:
         return tally.sample()
     code = tally.classes.code(settings.positive)
     if code < 0:
-        names = ", ".join(str(value) for value in tally.classes.values[:20])
-        raise BadInput(f"there is no class {settings.positive!r}; the classes are {names}.")
+        seen = [str(value) for value in tally.classes.values]
+        close = difflib.get_close_matches(str(settings.positive), seen, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise BadInput(
+            f"there is no class {settings.positive!r}.{hint} The classes are "
+            f"{', '.join(seen[:20])}.",
+            instead={"--positive": close[0] if close else "CLASS"},
+        )
     truths, answers, hits = (int(a[code]) for a in (tally.truths, tally.answers, tally.hits))
     total = {"recall": truths, "precision": answers}.get(settings.metric, truths + answers - hits)
     if total == 0:

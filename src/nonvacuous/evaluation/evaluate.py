@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import platform
@@ -320,19 +319,10 @@ def _digest(*parts: str) -> str:
 
 
 def _check_classes(tally: Tally) -> None:
-    """One class is one that there is; a mean is about all of them, not those that turned up."""
+    """A mean is about all classes, not those that turned up; probabilities are no classes."""
     settings = tally.settings
-    seen = [str(value) for value in tally.classes.values]
-    about_one = settings.entry.counts == "classes" and settings.positive is not None
-    if about_one and str(settings.positive) not in seen:
-        close = difflib.get_close_matches(str(settings.positive), seen, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise BadInput(
-            f"there is no class {settings.positive!r}.{hint} The classes are "
-            f"{', '.join(seen[:20])}.",
-            instead={"--positive": close[0] if close else "CLASS"},
-        )
     if settings.over_all_classes and settings.classes is None:
+        seen = [str(value) for value in tally.classes.values]
         raise BadInput(
             f"{settings.words} is a mean over all classes, those included that no row of the test "
             f"has: declare them as classes (--classes). In the test there are "

@@ -162,16 +162,6 @@ def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
         yield Batch(part, partial(row_name, None, range(start, rows)))
 
 
-def _items(column: Any, name: str) -> list[Any]:
-    """A column as a list, in which nothing has become a word that was none."""
-    if hasattr(column, "to_pylist"):
-        return list(column.to_pylist())
-    array = to_numpy(column)
-    if array.ndim == 0:
-        raise BadInput(f"{name} is a single {type(column).__name__}; give one for each row.")
-    return list(array.tolist())
-
-
 def with_holes(
     column: Any, name: str, where: Callable[[int], str] = ROW.format
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -179,7 +169,11 @@ def with_holes(
 
     Whoever writes a table with pandas gets floats where a whole number is missing: 1.0 is 1.
     """
-    items = _items(column, name)
+    arrow = hasattr(column, "to_pylist")
+    array = np.array(column.to_pylist(), dtype=object) if arrow else to_numpy(column)
+    if array.ndim == 0:
+        raise BadInput(f"{name} is a single {type(column).__name__}; give one for each row.")
+    items = array.tolist()
     there = np.array([not is_lost(value) for value in items], dtype=bool)
     known = [value for value, is_there in zip(items, there, strict=True) if is_there]
     values = np.fromiter(known, dtype=object, count=len(known))
