@@ -527,3 +527,11 @@ def test_several_values_per_row_are_refused() -> None:
 def test_a_promise_in_a_file_is_to_be_loaded() -> None:
     with pytest.raises(BadInput, match=r"read by nv\.Certificate\.load"):
         nv.monitor("runs/test")  # type: ignore[arg-type]
+
+
+def test_no_sentence_is_certain() -> None:
+    assert str(nv.plan(0.5, 0.1, confidence=1.0 - 1e-9)).endswith("(confidence 0.999999999)")
+    call = {"predictions": [0] * 90, "labels": [0] * 90, "unseen": True}
+    report = nv.evaluate(**call, confidence=1.0 - 1e-12)
+    inherited = nv.disagreement(report, [0] * 90, [0] * 90, failure=1e-12)
+    assert "with confidence 0.999999999998: they" in str(inherited)

@@ -18,7 +18,7 @@ from scipy import special
 
 from nonvacuous.bounds import checks, holdout, paired_lower, sign_test
 from nonvacuous.bounds.paired import DISCORDANCE_SHARE
-from nonvacuous.bounds.rounding import as_risk, down, shown_up, up
+from nonvacuous.bounds.rounding import as_risk, down, shown_confidence, shown_up, up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import BadRow, Coder, is_text, one_each, plain
@@ -256,9 +256,9 @@ class Inherited:
     def __str__(self) -> str:
         word = "" if self.status == "valid" else f"{self.status.upper()}, as the certificate is: "
         return word + (
-            f"risk <= {shown_up(self.risk_upper)} with confidence {self.confidence:.10g}: they "
-            f"differ on {self.disagreements} of {self.inputs} inputs, on at most "
-            f"{shown_up(self.disagreement_upper)} of all."
+            f"risk <= {shown_up(self.risk_upper)} with confidence "
+            f"{shown_confidence(self.confidence)}: they differ on {self.disagreements} of "
+            f"{self.inputs} inputs, on at most {shown_up(self.disagreement_upper)} of all."
         )
 
 

@@ -11,6 +11,7 @@ from scipy import optimize, special
 
 from nonvacuous import bounds
 from nonvacuous.bounds import checks
+from nonvacuous.bounds.rounding import shown_confidence
 from nonvacuous.errors import BadInput
 
 
@@ -61,7 +62,8 @@ class Plan:
     def __str__(self) -> str:
         return (
             f"{self.examples:,} examples promise a risk of at most {self.target:g} with chance "
-            f"{self.chance:g}, if the true risk is {self.risk:g} (confidence {self.confidence:g})"
+            f"{self.chance:g}, if the true risk is {self.risk:g} (confidence "
+            f"{shown_confidence(self.confidence, 6)})"
         )
 
     @property
