@@ -99,6 +99,18 @@ def test_a_module_is_called_with_one_tensor() -> None:
         nv.evaluate(torch.nn.Linear(2, 2).eval(), [batch])
 
 
+def test_a_device_without_room_is_not_blamed_on_the_inputs(monkeypatch) -> None:
+    torch = pytest.importorskip("torch")
+
+    def full(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    module = torch.nn.Linear(2, 2).eval()
+    monkeypatch.setattr(torch.Tensor, "to", full)
+    with pytest.raises(RuntimeError, match=r"^out of memory"):
+        nv.evaluate(module, (X.astype(np.float32), (X[:, 0] > 0) * 1))
+
+
 def test_frames_of_words_and_numbers_are_inputs() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"word": ["x", "y"] * 200, "number": X[:, 0]})

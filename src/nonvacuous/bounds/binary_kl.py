@@ -255,10 +255,8 @@ def _apply(
     first, second = _numbers("q", q, 1.0), _numbers(name, other, most)
     if first.ndim == 0 and second.ndim == 0:
         value = scalar(float(first), float(second))
-        if value is None:
-            with np.errstate(all="ignore"):
-                value = float(function(first.reshape(1), second.reshape(1))[0])
-        return value
+        if value is not None:
+            return value
     try:
         first, second = np.broadcast_arrays(first, second)
     except ValueError as error:
@@ -272,7 +270,7 @@ def _apply(
         for start in range(0, first.size, _CHUNK):
             piece = slice(start, start + _CHUNK)
             result[piece] = function(first[piece], second[piece])
-    return result.reshape(shape)
+    return result.reshape(shape) if shape else float(result[0])
 
 
 def _numbers(name: str, value: npt.ArrayLike, most: float) -> FloatArray:

@@ -39,14 +39,14 @@ def answers_of(predictor: Any) -> Answers:
 
         def from_module(inputs: Any) -> Any:
             try:
-                tensor = torch.as_tensor(inputs).to(device)
+                tensor = torch.as_tensor(inputs)
             except (TypeError, ValueError, RuntimeError) as error:
                 raise BadInput(
                     f"a module is called with one tensor, and its inputs are no tensor ({error}): "
                     "give a function that calls it, as in lambda inputs: module(**inputs)."
                 ) from error
             with torch.no_grad():
-                return predictor(tensor)
+                return predictor(tensor.to(device))
 
         return from_module
     if hasattr(predictor, "predict"):
