@@ -16,6 +16,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.sample import Sample
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally
 from nonvacuous.evaluation_records import ClassScore, EvaluationRecord, Slice, TestedBaseline
+from nonvacuous.records import BoundRecord
 
 TAIL = "Clopper and Pearson (1934): the exact binomial tail"
 THEOREMS = {
@@ -36,9 +37,7 @@ class Promise:
     risk_upper: float
     risk_lower: float
     interval: tuple[float, float]
-    theorem: str
-    name: str
-    inputs: dict[str, float | int]
+    bound: BoundRecord
     beside: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -57,9 +56,7 @@ def promise_of(tally: Tally, failure: float) -> Promise:
         errors=sample.errors,
         trials=sample.examples,
         **ends_of(sample.upper, sample.lower, failure),
-        theorem=THEOREMS[sample.theorem],
-        name=sample.theorem,
-        inputs=inputs,
+        bound=BoundRecord(name=sample.theorem, theorem=THEOREMS[sample.theorem], inputs=inputs),
         beside={name: as_risk(end) for name, end in sample.beside(failure).items()},
     )
 
@@ -115,14 +112,17 @@ def _balanced(tally: Tally, failure: float) -> Promise:
         end = bounds.balanced(errors=right, examples=sizes, failure=share)
         return as_risk(down(len(sizes) / len(examples) * (1.0 - end)))
 
+    tail = "one tilted tail for all classes" if tilted else "one exact tail for each class"
     mean = [k / n if n else 1.0 for k, n in zip(errors, examples, strict=True)]
     return Promise(
         errors=math.fsum(mean),
         trials=len(mean),
         **ends_of(upper, lower, failure),
-        theorem="one tilted tail for all classes" if tilted else "one exact tail for each class",
-        name="balanced tilt" if tilted else "balanced shares",
-        inputs={"classes": len(examples), "failure": failure},
+        bound=BoundRecord(
+            name=f"balanced {tally.settings.balance}",
+            theorem=tail,
+            inputs={"classes": len(examples), "failure": failure},
+        ),
     )
 
 
@@ -150,9 +150,11 @@ def _macro(tally: Tally, failure: float) -> Promise:
         errors=math.fsum(1.0 - score for score in scores),
         trials=size,
         **ends_of(upper, lower, failure),
-        theorem=f"{TAIL}, a share of the failure probability for each class",
-        name="mean over classes",
-        inputs={"classes": size, "failure": failure},
+        bound=BoundRecord(
+            name="mean over classes",
+            theorem=f"{TAIL}, a share of the failure probability for each class",
+            inputs={"classes": size, "failure": failure},
+        ),
     )
 
 

@@ -166,7 +166,7 @@ def written(
     settings, digests, failure = record.settings, record.digests, budget.failure
     words = "error rate" if settings.metric == "error" else settings.words
     mean = " (mean over clusters)" if record.unit == "clusters" else ""
-    draws = promise.trials if "examples" in promise.inputs else record.rows
+    draws = promise.trials if "examples" in promise.bound.inputs else record.rows
     whole = settings.counts_events and record.unit == "examples"
     return Certificate.sealed(
         statement=f"With confidence {shown_confidence(1.0 - failure)} over the draw of {draws} "
@@ -179,9 +179,7 @@ def written(
         loss=records.LossRecord(name="zero-one" if settings.metric == "error" else settings.words),
         confidence=1.0 - failure,
         risk_upper=promise.risk_upper,
-        bound=records.BoundRecord(
-            name=promise.name, theorem=promise.theorem, inputs=promise.inputs
-        ),
+        bound=promise.bound,
         budget=budget,
         data=records.DataRecord(
             name=settings.dataset,

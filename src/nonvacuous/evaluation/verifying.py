@@ -224,9 +224,7 @@ def _fields(test: _Test) -> str:
         risk_upper=certificate.risk_upper,
         risk_lower=record.risk_lower,
         interval=(record.interval[0], record.interval[1]),
-        theorem=THEOREMS.get(bound.name, bound.theorem),
-        name=bound.name,
-        inputs=bound.inputs,
+        bound=bound.model_copy(update={"theorem": THEOREMS.get(bound.name, bound.theorem)}),
     )
     fresh = _rewritten(certificate, promise, record, certificate.data.classes)
     if not _match(certificate, fresh, record):
