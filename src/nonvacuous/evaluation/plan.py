@@ -143,8 +143,7 @@ def detectable(examples: int, discordance: float, chance: float, failure: float)
     ``discordance`` is how often the two predictors differ if their risks are equal. None where no
     difference is shown so often.
     """
-    n = examples
-    spread = 8.0 * np.sqrt(n * 0.25) + 10
+    n, spread = examples, 8.0 * np.sqrt(examples * 0.25) + 10
 
     def power(difference: float) -> float:
         share = min(1.0, max(discordance, difference))

@@ -40,7 +40,6 @@ class Watch:
         if len(self.capital) != len(STAKES):
             raise ValueError("there is one capital for each stake")
         self._stakes = stakes(self.promise).tolist()
-        self._high, self._waiting = 1e100, 1.0
         self._at(self.shift)
 
     @classmethod
@@ -67,6 +66,13 @@ class Watch:
         top = max(logs)
         return top + math.log(math.fsum(math.exp(v - top) for v in logs)) - rounding(self.time)
 
+    def _at(self, shift: float) -> None:
+        """What :meth:`one` need not compute anew: the unit, and a top of no interest."""
+        self.shift, self._unit = shift, math.exp(-shift)
+        self._waiting = 1.0 / (1.0 + math.log1p(self.time))
+        near = self.goal - 2.0 - shift
+        self._high = 1e100 if self.alarm_at is not None or near > 200 else math.exp(near)
+
     def one(self, loss: float) -> None:
         """One loss, quickly."""
         self.time += 1
@@ -87,13 +93,6 @@ class Watch:
             self._at(self.shift)
         if self.time % self.every == 0:
             self._remember(np.array([self.log_capital]))
-
-    def _at(self, shift: float) -> None:
-        """What :meth:`one` need not compute anew: the unit, and a top of no interest."""
-        self.shift, self._unit = shift, math.exp(-shift)
-        self._waiting = 1.0 / (1.0 + math.log1p(self.time))
-        near = self.goal - 2.0 - shift
-        self._high = 1e100 if self.alarm_at is not None or near > 200 else math.exp(near)
 
     def many(self, losses: np.ndarray) -> None:
         """Many losses at once: the same capital, and the very step of the alarm."""
