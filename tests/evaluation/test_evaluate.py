@@ -114,6 +114,9 @@ def test_metrics_of_one_class(metric: str) -> None:
     lower = bounds.holdout_lower(errors=hits, examples=int(total), failure=0.05)
     expected = 2 * lower / (1 + lower) if metric == "f1" else lower
     assert 1 - report.risk_upper == pytest.approx(expected, abs=1e-9)
+    least = bounds.holdout_lower(errors=int(total) - hits, examples=int(total), failure=0.05)
+    least = least / (2 - least) if metric == "f1" else least
+    assert report.evaluation.risk_lower == pytest.approx(least, abs=1e-9)
 
 
 @pytest.mark.parametrize("metric", ["f1", "jaccard", "balanced error"])
