@@ -332,3 +332,24 @@ def test_long_texts_of_several_lines_swallow_nothing(tmp_path) -> None:
     path.write_text("\n".join(["text,pred,label", *rows, "short,,1"]))
     with pytest.raises(BadInput, match=f"line 20062 of {path}"):
         nv.evaluate(**call)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_condition_is_written_as_the_file_writes_it(tmp_path, kind: str) -> None:
+    import pyarrow.parquet as parquet
+
+    columns = {"p": [1, 0] * 20, "y": [1, 1] * 20, "flag": [True, False] * 20}
+    path = tmp_path / f"rows.{kind}"
+    if kind == "parquet":
+        parquet.write_table(pa.table(columns), path)
+    elif kind == "csv":
+        path.write_text("p,y,flag\n" + "1,1,true\n0,1,false\n" * 20)
+    else:
+        rows = zip(*columns.values(), strict=True)
+        path.write_text("\n".join(json.dumps(dict(zip(columns, row, strict=True))) for row in rows))
+    call = {"data": path, "predictions": "p", "labels": "y", "unseen": True}
+    for written in ("true", "True"):
+        settings = {"where": (f"flag={written}",)}
+        report = nv.evaluate(**call, settings=settings, folder=tmp_path / written / "run")
+        assert (report.empirical.errors, report.empirical.trials) == (0, 20)
+        assert nv.verify(report, data=path).verified

@@ -73,7 +73,11 @@ def batches_of(
         start, stop = stop, stop + len(next(iter(batch.values())))
         rows = np.arange(start, stop)
         for name, value in conditions.items():
-            kept = as_array(batch.pop(f"where {name}")).astype(str) == value
+            values = as_array(batch.pop(f"where {name}")).astype(str)
+            # What is True here is true in every file.
+            if value in ("true", "false") and np.isin(values, ("True", "False")).all():
+                value = value.capitalize()
+            kept = values == value
             batch = Batch({role: _chosen(column, kept) for role, column in batch.items()})
             rows = rows[kept]
         if len(rows):
