@@ -250,3 +250,17 @@ def test_a_line_of_the_same_losses_with_ids_is_not_taken_for_its_own(tmp_path) -
     report = nv.evaluate(**call, folder=tmp_path / "third")
     assert report.status == "valid"
     nv.verify(tmp_path / "third").raise_if_failed()
+
+
+def test_plain_errors_of_groups_beside_another_metric_are_not_believed() -> None:
+    predictions, labels, sites = classes(400)
+    call = {"predictions": predictions, "labels": labels, "groups": {"site": sites}, "unseen": True}
+    report = nv.evaluate(**call, settings={"metric": "recall", "positive": 1})
+    assert nv.verify(report).passed
+    plain = nv.evaluate(**call).groups["site"]
+    worst = max(part.risk_upper for part in plain.values())
+    older = report.evaluation.model_copy(
+        update={"groups": {**report.groups, "site": plain}, "worst_group_upper": worst}
+    )
+    (failed,) = nv.verify(resealed(report, evaluation=older)).failures
+    assert "an earlier version bounded the plain error of groups" in failed.detail
