@@ -81,8 +81,12 @@ def evaluate(
     notes: dict[str, Any] = {}
     names: dict[str, str] = {}
     if predictor is not None:
-        if predictions is not None or losses is not None or data is None:
-            raise BadInput("a predictor is tested on data=(inputs, labels); give no predictions.")
+        answered_for = (predictions, labels, losses)
+        if data is None or any(column is not None for column in answered_for):
+            raise BadInput(
+                "a predictor is tested on data=(inputs, labels): give its labels there, and no "
+                "predictions."
+            )
         scores = not (chosen.entry.answers or chosen.entry.one_column)
         predictor, chosen = with_scores(predictor, chosen)
         answered = predicted(predictor, data, scores=scores, beside=given, notes=notes)
