@@ -304,9 +304,10 @@ def attempt_of(tally: Tally, digests: Mapping[str, str]) -> Attempt:
     """
     outcome = _digest(*(digests.get(role, "") for role in ("predictions", "losses")))
     known = _digest(*(digests[role] for role in ("labels", "ids") if role in digests))
-    named = _digest("ids", str(tally.rows), tally.named.hexdigest()) if "ids" in digests else ""
+    role = "ids" if "ids" in digests else "labels"
+    named = _digest(role, str(tally.rows), tally.named.hexdigest()) if role in digests else ""
     return Attempt(
-        examples=named or (known if "labels" in digests else ""),
+        examples=named,
         bound=known if "labels" in digests else named or outcome,
         config=_digest(tally.settings.model_dump_json(exclude={"name", "dataset", "attempts"})),
         paid=tally.settings.attempts,
