@@ -134,6 +134,18 @@ def test_compare_says_what_it_cannot_use() -> None:
         nv.disagreement(report, masked, column)
 
 
+def test_compare_refuses_classes_that_are_written_otherwise() -> None:
+    """Whoever said CAT for cat was shown to be worse."""
+    labels = np.array(["cat", "dog"] * 200)
+    first = np.where(np.arange(400) < 40, "dog", labels)
+    for named in np.char.upper(first), np.char.add(first, " "):
+        with pytest.raises(BadInput, match="no answer of B is one of the labels"):
+            nv.compare(first, named, labels)
+        with pytest.raises(BadInput, match="no answer of old is one of the labels"):
+            nv.compare(named, {"new": first}, labels, names=("old", ""))
+    assert nv.compare(first, np.full(400, "bird"), np.append(labels[1:], "bird")).better == "A"
+
+
 def test_compare_does_not_pair_series_by_position() -> None:
     pandas = pytest.importorskip("pandas")
     labels = pandas.Series([0, 1, 2] * 50)
