@@ -547,3 +547,16 @@ def test_no_sentence_is_certain() -> None:
     report = nv.evaluate(**call, confidence=1.0 - 1e-12)
     inherited = nv.disagreement(report, [0] * 90, [0] * 90, failure=1e-12)
     assert "with confidence 0.999999999998: they" in str(inherited)
+
+
+def test_a_sorted_batch_is_no_order_of_arrival() -> None:
+    """Ten errors in a hundred, errors first, were an alarm about a promise of .12."""
+    errors = [1.0] * 10 + [0.0] * 90
+    watch = nv.monitor(0.12)
+    for batch in errors, errors[::-1], [0.9] * 4 + [0.2] * 60 + [0.1] * 50:
+        with pytest.raises(BadInput, match=r"sorted.*generator\.permutation"):
+            watch.update([*batch, None])
+    assert watch.seen == watch.missing == 0
+    for batch in np.random.default_rng(0).permutation(errors), [0] * 90, [1], [1, 0, 0], [0, 0, 1]:
+        watch.update(batch)
+    assert watch.seen == 197 and not watch.alarm
