@@ -243,7 +243,7 @@ class EvaluationRecord(records.Record):
     #: Selective error: the share of answers is at least this, at half the failure probability.
     coverage_lower: records.Probability | None = None
     groups: dict[str, dict[str, Slice]] = {}
-    #: No group of any declared column that occurs in the test is worse than this.
+    #: The worst group of all declared columns, if it occurs in the test, is no worse than this.
     worst_group_upper: records.Probability | None = None
     scores: dict[str, ClassScore] = {}
     #: Labels of every example: the column it came from, and SHA-256 of its content.

@@ -134,6 +134,18 @@ def test_compare_says_what_it_cannot_use() -> None:
         nv.disagreement(report, masked, column)
 
 
+def test_compare_refuses_classes_that_are_written_otherwise() -> None:
+    """Whoever said CAT for cat was shown to be worse."""
+    labels = np.array(["cat", "dog"] * 200)
+    first = np.where(np.arange(400) < 40, "dog", labels)
+    for named in np.char.upper(first), np.char.add(first, " "):
+        with pytest.raises(BadInput, match="no answer of B is one of the labels"):
+            nv.compare(first, named, labels)
+        with pytest.raises(BadInput, match="no answer of old is one of the labels"):
+            nv.compare(named, {"new": first}, labels, names=("old", ""))
+    assert nv.compare(first, np.full(400, "bird"), np.append(labels[1:], "bird")).better == "A"
+
+
 def test_compare_does_not_pair_series_by_position() -> None:
     pandas = pytest.importorskip("pandas")
     labels = pandas.Series([0, 1, 2] * 50)
@@ -535,3 +547,16 @@ def test_no_sentence_is_certain() -> None:
     report = nv.evaluate(**call, confidence=1.0 - 1e-12)
     inherited = nv.disagreement(report, [0] * 90, [0] * 90, failure=1e-12)
     assert "with confidence 0.999999999998: they" in str(inherited)
+
+
+def test_a_sorted_batch_is_no_order_of_arrival() -> None:
+    """Ten errors in a hundred, errors first, were an alarm about a promise of .12."""
+    errors = [1.0] * 10 + [0.0] * 90
+    watch = nv.monitor(0.12)
+    for batch in errors, errors[::-1], [0.9] * 4 + [0.2] * 60 + [0.1] * 50:
+        with pytest.raises(BadInput, match=r"sorted.*generator\.permutation"):
+            watch.update([*batch, None])
+    assert watch.seen == watch.missing == 0
+    for batch in np.random.default_rng(0).permutation(errors), [0] * 90, [1], [1, 0, 0], [0, 0, 1]:
+        watch.update(batch)
+    assert watch.seen == 197 and not watch.alarm

@@ -153,3 +153,50 @@ def test_columns_beside_a_predictor_may_come_from_a_generator() -> None:
     for ids in (5, np.array(5)):
         with pytest.raises(BadInput, match="one entry for each example"):
             nv.evaluate(**call, ids=ids)
+
+
+def test_columns_beside_a_loader_have_its_order_or_are_refused() -> None:
+    """Groups and clusters of other rows made false promises."""
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data
+
+    class Stream(data.IterableDataset):  # type: ignore[name-defined,misc]
+        def __iter__(self) -> Any:
+            return iter(pairs)
+
+    pairs = data.TensorDataset(torch.tensor(X), torch.tensor((X[:, 0] > 0) * 1))
+    sites = np.arange(400) // 200
+    call = {"predictor": lambda rows: (rows[:, 0] > 0) * 1, "unseen": True}
+    for loader in data.DataLoader(pairs, 64), data.DataLoader(Stream(), 64):
+        report = nv.evaluate(**call, data=loader, groups={"site": sites})
+        assert [part.examples for part in report.groups["site"].values()] == [200, 200]
+    shuffled = data.DataLoader(pairs, 64, shuffle=True)
+    assert nv.evaluate(**call, data=shuffled).status == "valid"
+    halves = data.DataLoader(pairs, batch_sampler=[range(200, 400), range(200)])
+    tqdm = pytest.importorskip("tqdm").tqdm
+    for loader in (shuffled, halves, tqdm(shuffled, disable=True)):
+        for beside in {"groups": {"site": sites}}, {"clusters": sites}, {"ids": range(400)}:
+            with pytest.raises(BadInput, match="an order of its own"):
+                nv.evaluate(**call, data=loader, **beside)
+    drawn = data.DataLoader(pairs, 64, sampler=data.WeightedRandomSampler(torch.ones(400), 4000))
+    with pytest.raises(BadInput, match="draws with replacement"):
+        nv.evaluate(**call, data=drawn)
+
+
+def test_labels_beside_a_predictor_are_refused() -> None:
+    """They took the place of those in the data, whatever order these had."""
+    labels = (X[:, 0] > 0) * 1
+    for data in X, (X, labels):
+        with pytest.raises(BadInput, match="give its labels there"):
+            nv.evaluate(lambda rows: (rows[:, 0] > 0) * 1, data, labels=labels)
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "csr_array", "coo_matrix"])
+def test_inputs_may_be_a_sparse_matrix(kind: str) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    inputs = getattr(sparse, kind)(X)
+    labels = (X[:, 0] > 0) * 1
+    report = nv.evaluate(lambda rows: (rows @ [1, 0] > 0) * 1, (inputs, labels), unseen=True)
+    assert report.status == "valid" and report.empirical.trials == 400
+    with pytest.raises(BadInput, match="400 inputs and 399 labels"):
+        nv.evaluate(lambda rows: rows, (inputs, labels[1:]))

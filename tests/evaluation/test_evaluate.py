@@ -662,6 +662,26 @@ def test_what_failed_spends_no_attempt(tmp_path, monkeypatch, wrong: str) -> Non
     assert report.status == "valid"
 
 
+@pytest.mark.parametrize("metric", ["absolute error", "brier"])
+def test_the_ledger_knows_shuffled_labels(tmp_path, metric: str) -> None:
+    """A DataLoader that shuffles made every one of many regressors the only one tested."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 2, 300) / (2 if metric == "absolute error" else 1)
+    settings = {"metric": metric} | ({"range": (0, 1)} if metric == "absolute error" else {})
+    for number, status in enumerate(["valid", "conditional"]):
+        order = generator.permutation(300)
+        guesses = generator.uniform(0.1, 0.9, 300)
+        report = nv.evaluate(
+            predictions=guesses,
+            labels=labels[order].astype(int) if metric == "brier" else labels[order],
+            unseen=True,
+            settings=settings,
+            folder=tmp_path / str(number),
+        )
+        assert report.status == status
+        assert nv.verify(tmp_path / str(number)).passed
+
+
 def test_a_certificate_without_its_line_is_not_kept(tmp_path) -> None:
     predictions, labels, _ = classes(400)
     (tmp_path / "attempts.jsonl").mkdir()

@@ -353,3 +353,28 @@ def test_a_condition_is_written_as_the_file_writes_it(tmp_path, kind: str) -> No
         report = nv.evaluate(**call, settings=settings, folder=tmp_path / written / "run")
         assert (report.empirical.errors, report.empirical.trials) == (0, 20)
         assert nv.verify(report, data=path).verified
+
+
+def test_a_frame_without_names_has_numbers_for_columns() -> None:
+    pandas = pytest.importorskip("pandas")
+    labels = np.arange(400) % 2
+    frame = pandas.DataFrame(np.stack([labels, labels, labels], axis=1))
+    report = nv.evaluate(data=frame, predictions=0, labels=1, unseen=True)
+    assert report.empirical.errors == 0
+    frame.columns = [0, 1, "1"]
+    with pytest.raises(BadInput, match="2 columns '1'"):
+        nv.evaluate(data=frame, predictions=0, labels=1)
+
+
+def test_names_of_other_kinds_are_asked_for_as_words() -> None:
+    pandas = pytest.importorskip("pandas")
+    labels = np.arange(400) % 2
+    for column in pandas.cut(labels, 2), pandas.to_datetime(labels, unit="D"):
+        with pytest.raises(BadInput, match=r"g (has|holds) .* as in .astype\(str\)"):
+            nv.evaluate(predictions=labels, labels=labels, groups={"g": column})
+
+
+@pytest.mark.filterwarnings("error")
+def test_half_precision_is_read_without_a_warning() -> None:
+    labels = np.arange(400) % 2
+    assert nv.evaluate(predictions=labels.astype(np.float16), labels=labels).risk_upper < 0.01

@@ -77,7 +77,9 @@ def test_groups_are_measured_in_the_units_of_the_promise() -> None:
 
 def test_a_column_that_ends_like_ours_is_a_group_like_others() -> None:
     page = page_of(sick({}, groups=SEXES))
-    (table,) = next(s for s in page.sections if s.heading == "For whom?").tables
+    section = next(s for s in page.sections if s.heading == "For whom?")
+    assert "The worst of all groups, if it is in the test, is no worse than" in str(section)
+    (table,) = section.tables
     assert table.headings[:3] == ("Passenger class", "Tested", "Wrong")
     assert {row[0] for row in table.rows} == {"first", "second"}
     svg = page.sections[0].figures[0].svg

@@ -37,6 +37,22 @@ def test_groups_all_at_once_and_the_worst_group() -> None:
     assert_covered(worst < risks.max(), FAILURE)
 
 
+def test_the_worst_group_that_happens_to_occur_is_not_the_worst_group() -> None:
+    """Of two columns, one with all errors in a rare group: exactly counted."""
+    size, share, risk, failure = 300, 3.2 / 300, 0.9501, 0.05
+    ends = [bounds.holdout(errors=k, examples=size, failure=failure) for k in range(40)]
+    rare = occurring = 0.0
+    for n in range(40):
+        chance = stats.binom.pmf(n, size, share)
+        if n == 0:
+            occurring += chance * (ends[0] < share * risk)  # of everybody
+        for k in range(n + 1) if n else ():
+            own = bounds.holdout(errors=k, examples=n, failure=failure)
+            rare += chance * stats.binom.pmf(k, n, risk) * (max(own, ends[k]) < risk)
+    assert rare <= failure < rare + occurring
+    assert round(rare + occurring, 3) == 0.057
+
+
 def test_f1_and_balanced_error() -> None:
     generator = np.random.default_rng(1)
     hit, other = 0.4, 0.1

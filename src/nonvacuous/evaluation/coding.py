@@ -35,7 +35,7 @@ def plain(values: Any, name: str) -> Any:
     if array.dtype.kind == "f":
         lost = ~np.isfinite(array).all(axis=tuple(range(1, array.ndim)))
         _check_there(lost, name, words=False)
-        whole = array.astype(np.int64) if np.abs(array).max(initial=0.0) < 2**53 else None
+        whole = array.astype(np.int64) if float(np.abs(array).max(initial=0.0)) < 2**53 else None
         if array.ndim == 1 and whole is not None and (whole == array).all():
             return whole
         return array.astype(np.float64)
@@ -47,7 +47,10 @@ def plain(values: Any, name: str) -> Any:
         _check_there((array == "").any(axis=tuple(range(1, array.ndim))), name, words=True)
         _check_characters(array, name)
         return array
-    raise BadInput(f"{name} holds {array.dtype} values; numbers and words are understood.")
+    raise BadInput(
+        f"{name} holds {array.dtype} values; numbers and words are understood. Give what are names "
+        "as words, as in .astype(str)."
+    )
 
 
 def one_each(values: Any, name: str) -> Any:
@@ -117,8 +120,9 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     if all(issubclass(kind, int | float | np.bool_ | np.integer | np.floating) for kind in kinds):
         return np.array(items)
     raise BadInput(
-        f"{name} mixes values of the kinds {', '.join(sorted(kind.__name__ for kind in kinds))}; "
-        "use numbers or words alone."
+        f"{name} {'mixes' if len(kinds) > 1 else 'has'} values of the kinds "
+        f"{', '.join(sorted(kind.__name__ for kind in kinds))}; use numbers or words alone, as in "
+        ".astype(str)."
     )
 
 

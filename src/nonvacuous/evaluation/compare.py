@@ -21,7 +21,7 @@ from nonvacuous.bounds.paired import DISCORDANCE_SHARE
 from nonvacuous.bounds.rounding import as_risk, down, shown_confidence, shown_up, up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import BadRow, Coder, is_text, one_each, plain
+from nonvacuous.evaluation.coding import BadRow, Coder, as_array, is_text, one_each, plain
 from nonvacuous.evaluation.outcomes import outcomes
 from nonvacuous.evaluation.sample import Sample, in_order_of_betting
 from nonvacuous.evaluation.tables import check_rows
@@ -130,6 +130,10 @@ def compare(
         )
     except BadRow as error:
         raise BadInput("without labels the columns must be losses in [0, 1].") from error
+    if truth is not None:
+        every = zip((str(names[0]), *challengers), columns, (first, *others), strict=True)
+        for name, column, wrong in every:
+            _check_names(name, as_array(column), as_array(truth), wrong)
     units = None if clusters is None else _codes(clusters, "clusters", len(first))[1]
     exact = kind in ("error", "event", "success") and units is None
     codes = {name: _codes(column, name, len(first)) for name, column in (groups or {}).items()}
@@ -160,6 +164,15 @@ def _check_columns(columns: Mapping[str, Any]) -> None:
                 f"{name} has {int(column.mask.sum())} masked values, which are no answers: "
                 "leave these rows out of all columns, for a reason that does not depend on errors."
             )
+
+
+def _check_names(name: str, answers: np.ndarray, truth: np.ndarray, wrong: np.ndarray) -> None:
+    """Answers that never name a class of the labels are a mistake, not a bad predictor."""
+    if wrong.all() and (truth != truth[0]).any() and not np.isin(answers, truth).any():
+        raise BadInput(
+            f"no answer of {name} is one of the labels: they say {answers[0]!s}, the labels "
+            f"{truth[0]!s}. Write the classes alike."
+        )
 
 
 def _codes(column: Any, name: str, size: int) -> tuple[list[str], np.ndarray]:

@@ -81,8 +81,12 @@ def evaluate(
     notes: dict[str, Any] = {}
     names: dict[str, str] = {}
     if predictor is not None:
-        if predictions is not None or losses is not None or data is None:
-            raise BadInput("a predictor is tested on data=(inputs, labels); give no predictions.")
+        answered_for = (predictions, labels, losses)
+        if data is None or any(column is not None for column in answered_for):
+            raise BadInput(
+                "a predictor is tested on data=(inputs, labels): give its labels there, and no "
+                "predictions."
+            )
         scores = not (chosen.entry.answers or chosen.entry.one_column)
         predictor, chosen = with_scores(predictor, chosen)
         answered = predicted(predictor, data, scores=scores, beside=given, notes=notes)
@@ -300,9 +304,10 @@ def attempt_of(tally: Tally, digests: Mapping[str, str]) -> Attempt:
     """
     outcome = _digest(*(digests.get(role, "") for role in ("predictions", "losses")))
     known = _digest(*(digests[role] for role in ("labels", "ids") if role in digests))
-    named = _digest("ids", str(tally.rows), tally.named.hexdigest()) if "ids" in digests else ""
+    role = "ids" if "ids" in digests else "labels"
+    named = _digest(role, str(tally.rows), tally.named.hexdigest()) if role in digests else ""
     return Attempt(
-        examples=named or (known if "labels" in digests else ""),
+        examples=named,
         bound=known if "labels" in digests else named or outcome,
         config=_digest(tally.settings.model_dump_json(exclude={"name", "dataset", "attempts"})),
         paid=tally.settings.attempts,

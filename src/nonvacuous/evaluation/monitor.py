@@ -20,7 +20,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import ColumnDigest
 from nonvacuous.evaluation.tables import check_rows, with_holes
-from nonvacuous.evaluation.watch import Watch
+from nonvacuous.evaluation.watch import Watch, check_order
 from nonvacuous.files import write_atomically
 
 _NUMBERS = (float, int, np.number, np.bool_)
@@ -121,6 +121,7 @@ class Monitor(BaseModel):
         check_rows({"losses": losses, **(groups or {})})
         values = _losses([losses] if isinstance(losses, (*_NUMBERS, type(None))) else losses)
         names = self._names(groups, len(values))
+        check_order(values[~np.isnan(values)])
         with self._locked():
             if late:
                 came = int((~np.isnan(values)).sum())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -130,8 +131,11 @@ def predicted(
 def _pairs(data: Any, at_once: int, beside: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
     if isinstance(data, tuple) and len(data) == 2 and hasattr(data[1], "__len__"):
         inputs, labels = data
-        if len(inputs) != len(labels):
-            raise BadInput(f"there are {len(inputs)} inputs and {len(labels)} labels.")
+        if hasattr(inputs, "tocsr"):  # a sparse matrix, of which not all kinds can be cut
+            inputs = inputs.tocsr()
+        rows = inputs.shape[0] if getattr(inputs, "shape", ()) else len(inputs)
+        if rows != len(labels):
+            raise BadInput(f"there are {rows} inputs and {len(labels)} labels.")
         if isinstance(labels, tuple) and any(hasattr(part, "shape") for part in labels):
             raise BadInput(
                 "data look like two batches in a tuple, which are read as (inputs, labels): give "
@@ -139,21 +143,45 @@ def _pairs(data: Any, at_once: int, beside: Mapping[str, Any]) -> Iterator[tuple
             )
         check_rows({"inputs": inputs, "labels": labels, **beside})
         # Of a pandas column with fractions as its index, [] would choose by these.
-        parts: list[Any] = [getattr(part, "iloc", part) for part in data]
+        parts: list[Any] = [getattr(part, "iloc", part) for part in (inputs, labels)]
         for start in range(0, len(labels), at_once):
             yield parts[0][start : start + at_once], parts[1][start : start + at_once]
         return
     if not hasattr(data, "__iter__"):
         raise BadInput("data are a pair (inputs, labels), or an iterable of such pairs.")
+    _check_sampler(data, beside)
     number = -1
-    expected = len(data) if hasattr(data, "__len__") else None
+    expected = length_hint(data)  # 0 where nobody knows, as of a DataLoader of a stream
     for number, pair in enumerate(data):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise BadInput(f"batch {number} of the data is not a pair (inputs, labels).")
         yield pair[0], pair[1]
-    if expected is not None and number + 1 < expected:
+    if number + 1 < expected:
         raise BadInput(
             f"the stream ended after {number + 1} of {expected} batches; nothing is certified."
+        )
+
+
+def _check_sampler(loader: Any, beside: Mapping[str, Any]) -> None:
+    """Refuse a loader that draws examples anew, or in an order that columns beside it have not."""
+    loader = getattr(loader, "iterable", loader)  # in tqdm's
+    sampler = getattr(loader, "batch_sampler", None)
+    sampler = getattr(loader if sampler is None else sampler, "sampler", sampler)
+    name = type(sampler).__name__
+    if getattr(sampler, "replacement", False):
+        raise BadInput(
+            f"the DataLoader draws with replacement ({name}): what comes twice is no draw of its "
+            "own. Read each example once, without a sampler."
+        )
+    # A stream without an end has the order of its data set, unless several workers share it.
+    ordered = name == "SequentialSampler" or (
+        name == "_InfiniteConstantSampler" and getattr(loader, "num_workers", 0) < 2
+    )
+    if beside and sampler is not None and not ordered:
+        named = ", ".join(role.replace(":", " ", 1) for role in beside)
+        raise BadInput(
+            f"the DataLoader has an order of its own ({name}), so that its rows are not those of "
+            f"{named}: read it with shuffle=False and no sampler."
         )
 
 

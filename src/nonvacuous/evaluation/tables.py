@@ -66,8 +66,10 @@ def batches_of(
     if isinstance(source, str | Path):
         batches = _from_file(Path(source), wanted, measured)
     else:
-        names_in(wanted, _columns_of(source), _named(source))
-        batches = in_batches({role: source[name] for role, name in wanted.items()})
+        own = _columns_of(source)
+        names_in(wanted, list(map(str, own)), _named(source))
+        keys = {str(name): name for name in own}
+        batches = in_batches({role: source[keys[name]] for role, name in wanted.items()})
     some, stop = not where, 0
     for batch in batches:
         start, stop = stop, stop + len(next(iter(batch.values())))

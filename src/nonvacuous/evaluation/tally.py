@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import Coder, ColumnDigest
+from nonvacuous.evaluation.coding import Coder, ColumnDigest, is_text
 from nonvacuous.evaluation.likeness import Distinct, Likeness, Unordered, hashes_of
 from nonvacuous.evaluation.outcomes import Outcomes, outcomes, prepared
 from nonvacuous.evaluation.sample import GRID, Sample, in_order_of_betting
@@ -64,7 +64,7 @@ class Tally:
         #: The losses and their groups, row by row, while they are few enough to be bet on.
         self._kept: list[dict[str, np.ndarray]] | None = [] if self.has_losses else None
         self.ids: Distinct | None = None
-        #: The same ids in another order name the same examples.
+        #: The same ids, or else labels, in another order name the same examples.
         self.named = Unordered()
         #: Which inputs resemble others, where a predictor was given them.
         self.likeness: Likeness | None = None
@@ -120,6 +120,9 @@ class Tally:
             self.ids = self.ids or Distinct()
             self.ids.add(hashes_of(columns["ids"]))
             self.named.add(columns["ids"])
+        elif (names := columns.get("labels")) is not None:
+            # A batch of whole numbers alone may be one of a column of fractions.
+            self.named.add(names if is_text(names) else names.astype(np.float64) + 0.0)
         if self.clustered:
             units = self._clusters(columns["clusters"])[keep]
             for name, own in codes.items():

@@ -6,14 +6,35 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.sequential import BLOCK, STAKES, advance, rounding, stakes, waiting_weight
+from nonvacuous.errors import BadInput
 
 #: Points of the capital's history that are kept for its picture.
 _POINTS = 400
 #: Losses taken at a time: their products fit into the cache of a processor.
 _CHUNK = 1 << 14
+
+#: Losses that came in an order which so few of as many orders are were put into it.
+_SORTED = 1e-6
+
+
+def check_order(losses: np.ndarray) -> None:
+    """Refuse a batch that was sorted: whose errors come first alarms though the promise holds."""
+    steps = np.diff(losses)
+    if not ((steps >= 0).all() or (steps <= 0).all()):
+        return
+    alike = np.unique(losses, return_counts=True)[1]
+    orders = special.gammaln(len(losses) + 1) - special.gammaln(alike + 1).sum()
+    if orders > -math.log(_SORTED):
+        raise BadInput(
+            "the losses of this batch are sorted, and they count in the order of their arrival: an "
+            "alarm could be false. Where that is not known, draw an order by chance, as in "
+            "generator.permutation(losses); if this is it, give them in two calls, cut where they "
+            "change."
+        )
 
 
 @dataclass

@@ -59,7 +59,10 @@ class _Test:
         sections = [Section.of("How sure?", *self._confidence(), self._picture())]
         if self.declared:
             worst = self.up(record.worst_group_upper or 1.0)
-            said = f"No group in the test is worse than {worst}, at the same confidence."
+            said = (
+                f"The worst of all groups, if it is in the test, is no worse than {worst}, at the "
+                "same confidence."
+            )
             tables = (self._groups(*declared) for declared in self.declared.items())
             sections.append(Section.of("For whom?", said, *tables))
         if record.groups.get("true class"):

@@ -20,13 +20,7 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Count, NonNegative, PositiveCount
 from nonvacuous.training import checks
 from nonvacuous.training.augmentation import augmented, check_augmentation
-from nonvacuous.training.loop import (
-    Learner,
-    Records,
-    borrowed_global_generator,
-    check_gradient,
-    run_epochs,
-)
+from nonvacuous.training.loop import Learner, Records, borrowed_global_generator, run_epochs
 from nonvacuous.training.optimizers import build_optimizer, optimizer_tensors
 from nonvacuous.training_settings import Optimizer, PlainTraining, RateSchedule
 
@@ -201,7 +195,6 @@ class _Learner(Learner):
         arithmetic = torch.autocast(inputs.device.type, torch.bfloat16, enabled=half)
         with checks.in_batches_of(len(batch)), arithmetic:
             outputs = self._module(inputs).to(inputs.dtype)
-        check_gradient(outputs)
         smoothing = settings.label_smoothing
         loss = cross_entropy(outputs, self.labels[batch], label_smoothing=smoothing)
         checks.check_learnable(loss)

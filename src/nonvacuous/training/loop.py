@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from nonvacuous.errors import BadInput, NonvacuousError
+from nonvacuous.errors import NonvacuousError
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.checkpoint import OtherConfiguration, load_checkpoint, save_checkpoint
@@ -25,16 +25,6 @@ from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
 class Diverged(NonvacuousError):
     """The loss or a weight left the finite numbers."""
-
-
-def check_gradient(outputs: Tensor) -> None:
-    """Refuse to train a network whose answers do not lead back to its weights."""
-    if not outputs.requires_grad:
-        raise BadInput(
-            "the network's scores have no gradient, so nothing can be trained: its forward runs "
-            "under torch.no_grad or torch.inference_mode, or in NumPy. Leave that out; a network "
-            "that was trained elsewhere is certified as it is by mode post-hoc"
-        )
 
 
 # Randomness that needs no stored state.

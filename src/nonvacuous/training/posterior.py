@@ -25,7 +25,7 @@ from nonvacuous.seeds import DRAWS, derived_seed
 from nonvacuous.settings import Count, Inside, NonNegative, Positive, PositiveCount, Share
 from nonvacuous.training import checks
 from nonvacuous.training.graphs import Branch, Inputs, Recordings, fast_arithmetic
-from nonvacuous.training.loop import Learner, Records, check_gradient, run_epochs
+from nonvacuous.training.loop import Learner, Records, run_epochs
 from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy, power_loss
 from nonvacuous.training.optimizers import (
     build_optimizer,
@@ -282,7 +282,6 @@ class _Learner(Learner):
             noise=noise,
             generator=self._generator,
         )
-        check_gradient(outputs)
         if settings.power is None:
             losses = bounded_cross_entropy(
                 outputs, labels, minimum_probability=settings.minimum_probability
