@@ -104,8 +104,8 @@ def check_learnable(loss: Tensor) -> None:
         raise BadInput(
             "no gradient reaches the network's weights from its outputs, so nothing can be "
             "trained: its forward pass runs without gradients (torch.no_grad, inference_mode, "
-            "detach or numpy) or uses frozen weights alone. Let it compute with gradients; a network "
-            "that was trained elsewhere is certified as it is by mode post-hoc."
+            "detach or numpy) or uses frozen weights alone. Let it compute with gradients; a "
+            "network that was trained elsewhere is certified as it is by mode post-hoc."
         )
 
 
