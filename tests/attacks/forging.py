@@ -17,7 +17,7 @@ from nonvacuous.data import Dataset, Examples
 from nonvacuous.data.files import sha256_of_file as file_digest
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization
-from nonvacuous.methods import HeldOut, Posterior, PostHoc, Progressive
+from nonvacuous.methods import HeldOut, Posterior, PostHoc, Progressive, Sparsity
 from nonvacuous.models import build
 from nonvacuous.rules.arithmetic import (
     recompute_bound,
@@ -95,6 +95,17 @@ def holdout_run(folder: Path) -> Certificate:
         examples(),
         method=HeldOut(unseen=True),
         folder=Run(folder=folder, architecture=ARCHITECTURE),
+    )
+
+
+def sparsity_run(folder: Path) -> Certificate:
+    """One network trained toward a prior that was learned on a part of the examples."""
+    return certify(
+        build("mlp:16/no-bias", (4,), 3, seed=0),
+        examples(),
+        method=Sparsity(passes=1, search_examples=100, steps=60, prior_steps=60),
+        test=data().test,
+        folder=Run(folder=folder, architecture="mlp:16/no-bias"),
     )
 
 

@@ -20,6 +20,7 @@ MAKERS = {
     "holdout": forging.holdout_run,
     "posterior": forging.posterior_run,
     "post-hoc": forging.post_hoc_run,
+    "sparsity": forging.sparsity_run,
     "tilted": forging.progressive_run,
 }
 #: What follows from other fields, or only says where it was made.

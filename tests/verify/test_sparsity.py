@@ -122,6 +122,14 @@ FORGERIES: dict[str, tuple[str, Any]] = {
     ),
     "a setting of nothing": ("sparsity", lambda c: record_with(c, setting={})),
     "more passes": ("empirical.trials", lambda c: record_with(c, passes=9)),
+    "other words for the prior": (
+        "prior.description",
+        lambda c: {"prior": c.prior.model_copy(update={"description": "a public beacon"})},
+    ),
+    "other words for the posterior": (
+        "posterior.description",
+        lambda c: {"posterior": c.posterior.model_copy(update={"description": "no noise"})},
+    ),
     "chosen from many": ("sparsity.charges", lambda c: record_with(c, choices=4)),
     "a prior that saw nothing": ("sparsity.prior", lambda c: record_with(c, prior="zero")),
     "a prior that saw less": (
@@ -253,6 +261,30 @@ def test_noise_of_another_kind_of_device_is_compared_by_rate(
     risk = honest.model_copy(update={"errors": few})
     consistent(elsewhere, empirical=risk).save(folder / "certificate.json")
     assert failed_fields(verified(folder)) == ["sparsity.loss_upper"]
+
+
+def test_a_prior_of_zeros_that_is_called_the_initial_weights(tmp_path: Path) -> None:
+    settings = sparse_worlds.QUICK.changed(prior="zero")
+    genuine = sparse_worlds.run(tmp_path / "run", method=settings)
+    assert verified(tmp_path / "run").verified
+    words = {
+        "description": genuine.prior.description.replace("weights of zero", "the initial weights")
+    }
+    prior = {"prior": genuine.prior.model_copy(update=words)}
+    forged = resealed(genuine, **prior, **record_with(genuine, prior="initialization"))
+    assert verify(forged).passed, "on paper it is consistent"
+    forged.save(tmp_path / "run" / "certificate.json")
+    assert failed_fields(verified(tmp_path / "run")) == ["sparsity.prior"]
+
+
+def test_medians_of_other_thresholds_and_margins(folder: Path) -> None:
+    genuine = Certificate.load(folder / "certificate.json")
+    for name in ("threshold", "margin"):
+        for other in (None, 1.001 * getattr(genuine.sparsity, name)):
+            resealed(genuine, **record_with(genuine, **{name: other})).save(
+                folder / "certificate.json"
+            )
+            assert failed_fields(verified(folder)) == [f"sparsity.{name}"]
 
 
 def test_a_device_that_nobody_has(folder: Path) -> None:

@@ -53,6 +53,25 @@ def loss_upper_of(theorem: str, escape: float, risk: RiskRecord) -> float:
     return min(1.0, (escape + (1.0 - escape) * share) * (1.0 + 1e-12))
 
 
+def descriptions(record: SparsityRecord, saw: int) -> tuple[str, str]:
+    """Prior and posterior in words; ``saw`` is how many examples shaped the prior."""
+    center = {
+        "zero": "weights of zero",
+        "initialization": "the initial weights",
+        "learned": f"weights learned on {saw} examples that the bound leaves out",
+    }[record.prior]
+    smaller = "" if record.images is None else ", smaller on biases of convolutions"
+    return (
+        f"Gaussian around {center}, with the noise of the setting.",
+        f"Gaussian noise around the network's weights, one scale for each layer{smaller}",
+    )
+
+
+def finite(median: float) -> float | None:
+    """How a median is written down: infinities are no number."""
+    return median if math.isfinite(median) else None
+
+
 def charge_records(charges: Iterable[Charge]) -> tuple[ChargeRecord, ...]:
     return tuple(ChargeRecord(**vars(line)) for line in charges)
 

@@ -53,16 +53,6 @@ class SparseCandidate:
     saw_digest: str | None = None
     draws: tuple[tuple[str, int], ...] = ()
 
-    @property
-    def description(self) -> str:
-        center = {
-            "zero": "weights of zero",
-            "initialization": "the initial weights",
-            "learned": f"weights learned on {0 if self.saw is None else len(self.saw)} examples "
-            "that the bound leaves out",
-        }[self.kind]
-        return f"Gaussian around {center}, with the noise of the setting."
-
 
 def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCandidate:
     """Train the model's chain toward its prior; the prior part alone shapes a learned one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from nonvacuous.certification.candidate import with_weights
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import PRIOR_NAMES
 from nonvacuous.methods.sparsity.charges import check_charges
 from nonvacuous.risk.losses import zero_one
 from nonvacuous.rules import derandomization as rules
@@ -89,16 +91,20 @@ def _check_trials(certificate: Certificate, record: SparsityRecord) -> None:
 
 
 def _check_prior(certificate: Certificate, record: SparsityRecord) -> None:
-    data, prior = certificate.data, certificate.prior
+    data, prior, posterior = certificate.data, certificate.prior, certificate.posterior
+    assert prior is not None and posterior is not None
     shaped = 0 if data.prior is None else data.prior.examples
     held = 0 if data.held_out is None else data.held_out.examples
     fraction = shaped / (shaped + held + data.bound.examples)
     equal(record.prior_fraction, fraction, "sparsity.prior_fraction")
-    learned = prior is not None and prior.saw is not None
+    learned = prior.saw is not None
     if (record.prior == "learned") != learned:
         word = "names" if learned else "does not name"
         why = f"the prior is called {record.prior!r}, but it {word} examples that it saw."
         raise Disagreement(why, "sparsity.prior")
+    of_prior, of_posterior = rules.descriptions(record, shaped)
+    equal(prior.description, of_prior, "prior.description")
+    equal(posterior.description, of_posterior, "posterior.description")
 
 
 # ---------------------------------------------------------------------------------- its tensors
@@ -124,6 +130,9 @@ def _check_constants(inquiry: Inquiry) -> None:
                 raise Disagreement(outcome.detail, field)
         if record.prior == "zero" and any(bool((m != 0).any()) for m in prior.means.values()):
             raise Disagreement("the prior is said to be zero, and is not.", "sparsity.prior")
+        asked = inquiry.contents.method.get("prior", record.prior)
+        kind = asked["kind"] if isinstance(asked, dict) else asked.partition(":")[0]
+        equal(record.prior, PRIOR_NAMES.get(kind, kind), "sparsity.prior")
         return f"{len(record.charges)} choices, measured and priced again."
 
     inquiry.expect(_CONSTANTS, "sparsity.charges", work)
@@ -176,6 +185,11 @@ def _check_losses(inquiry: Inquiry) -> None:
                     f"it says {claimed.errors} in {claimed.trials}; counted again from the "
                     f"recorded seed it is {counts} ({again.close} hang on rounding)."
                 )
+            for name in ("threshold", "margin"):
+                stated, median = getattr(record, name), rules.finite(getattr(again, name))
+                known = math.nan if stated is None else stated
+                if median is None or not math.isclose(known, median, rel_tol=1e-6, abs_tol=1e-12):
+                    equal(stated, median, f"sparsity.{name}")
             return f"counted again from the recorded seed: {counts}."
         # The promise starts from this: other noise, drawn more often, must not contradict it.
         fresh_count = Recount(again.errors, float(again.errors), again.trials, again.close)

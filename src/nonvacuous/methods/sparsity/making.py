@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from torch import nn
@@ -118,8 +117,8 @@ def measure_sparse(
         prior_fraction=len(job.split.prior) / len(job.split),
         shortest_input=shortest,
         longest_input=longest,
-        threshold=certified.threshold if math.isfinite(certified.threshold) else None,
-        margin=certified.margin if math.isfinite(certified.margin) else None,
+        threshold=rules.finite(certified.threshold),
+        margin=rules.finite(certified.margin),
         images=images,
     )
     # Equal noise around network and prior, in float64: the KL of the theorem.
@@ -151,14 +150,14 @@ def measure_sparse(
             **frozen_posterior(posterior),
         },
     )
-    around = "Gaussian noise around the network's weights, one scale for each layer"
-    smaller = "" if record.images is None else ", smaller on biases of convolutions"
+    saw = 0 if candidate.saw is None else len(candidate.saw)
+    prior_description, posterior_description = rules.descriptions(record, saw)
     noisy = Candidate(
         module=candidate.module,
         prior=prior,
         posterior=posterior,
-        prior_description=candidate.description,
-        posterior_description=around + smaller,
+        prior_description=prior_description,
+        posterior_description=posterior_description,
         prior_choices=1,
         prior_saw=candidate.saw,
         fixed_before=candidate.fixed_before,
