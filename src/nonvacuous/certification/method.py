@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import PlainSerializer
 
 from nonvacuous.errors import BadInput
-from nonvacuous.kinds import PRIOR_NAMES, Mode
+from nonvacuous.kinds import Mode
 from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Flag, Settings, checked, sentence
 
@@ -131,19 +131,6 @@ class Method(Settings):
     def repeat(self, job: Job, start: nn.Module) -> TwinRecord | None:
         """All training of ours once more, from where it started, into the job's folder."""
         return self.make(job, start).held_out_twin
-
-
-def prior_named(text: str, kinds: tuple[str, ...]) -> str:
-    """A prior under its one name.
-
-    >>> prior_named("zero-mean", ("zero", "initialization"))
-    'zero'
-    """
-    kind, colon, rest = text.partition(":")
-    kind = PRIOR_NAMES.get(kind, kind)
-    if kind not in kinds:
-        raise BadInput(f"there is no prior {text!r} here; there are {', '.join(kinds)}")
-    return kind + colon + rest
 
 
 def prior_given(value: Any) -> Any:

@@ -8,7 +8,7 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from nonvacuous.certification import method
 from nonvacuous.errors import BadInput
-from nonvacuous.kinds import Mode
+from nonvacuous.kinds import PRIOR_NAMES, Mode
 from nonvacuous.settings import Flag, PositiveCount, Scales, Switch
 from nonvacuous.training_settings import PlainTraining
 
@@ -76,9 +76,12 @@ class PostHoc(method.Method):
     @field_validator("prior", mode="before")
     @classmethod
     def _known_prior(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return method.prior_named(value, ("zero", "initialization"))
-        return method.prior_given(value)
+        if not isinstance(value, str):
+            return method.prior_given(value)
+        kind = PRIOR_NAMES.get(value, value)
+        if kind not in ("zero", "initialization"):
+            raise BadInput(f"there is no prior {value!r} here; there are zero, initialization")
+        return kind
 
     @model_validator(mode="before")
     @classmethod

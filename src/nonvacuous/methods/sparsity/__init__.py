@@ -13,7 +13,6 @@ from nonvacuous.certification.method import (
     Method,
     Pretrained,
     prior_given,
-    prior_named,
     without_split,
 )
 from nonvacuous.errors import BadInput
@@ -113,8 +112,8 @@ class Sparsity(Method):
     def _known_prior(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return prior_given(value)
-        prior_kind(value)
-        return prior_named(value, ("zero", "initialization", "learned"))
+        kind, fraction = prior_kind(value)
+        return value if fraction else kind
 
     @property
     def given(self) -> Prior | None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -36,22 +35,17 @@ from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 
 @dataclass(frozen=True, eq=False)
 class SparseCandidate:
-    """A network that nothing will change any more, and its prior.
+    """A network that nothing will change any more, and its prior before any noise.
 
-    center        the prior's weights, by the names of the network's parameters
-    kind          zero, initialization or learned
-
-    The others are those of :class:`~nonvacuous.certification.candidate.Candidate`.
+    center   the prior's weights, by the names of the network's parameters
+    kind     zero, initialization or learned
+    facts    what the :class:`~nonvacuous.certification.candidate.Candidate` tells the audit
     """
 
     module: nn.Module
     center: dict[str, Tensor]
     kind: str
-    saw: np.ndarray | None
-    start: nn.Module | None
-    fixed_before: Mapping[str, Tensor]
-    saw_digest: str | None = None
-    draws: tuple[tuple[str, int], ...] = ()
+    facts: dict[str, Any]
 
 
 def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCandidate:
@@ -79,10 +73,12 @@ def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCan
         module=with_weights(start, weights),
         center=dict(center),
         kind=kind,
-        saw=split.prior if kind == "learned" else None,
-        start=None if kind == "zero" else start,
-        fixed_before=dict(start.named_buffers()),
-        draws=tuple(draws),
+        facts={
+            "prior_saw": split.prior if kind == "learned" else None,
+            "start": None if kind == "zero" else start,
+            "fixed_before": dict(start.named_buffers()),
+            "draws": tuple(draws),
+        },
     )
 
 
@@ -109,11 +105,16 @@ def given_candidate(
         module=module,
         center=center,
         kind=kind,
-        saw=split.prior if kind == "learned" else None,
-        saw_digest=prior.saw,
-        start=start_at(module, prior),
-        # The layers cover every weight, and a buffer that took part would have been refused.
-        fixed_before=prior.fixed if prior.fixed is not None else dict(module.named_buffers()),
+        facts={
+            "prior_saw": split.prior if kind == "learned" else None,
+            "prior_saw_digest": prior.saw,
+            # Only a prior that came from outside brings a record of its own.
+            "prior_given": prior.saw is not None,
+            "start": start_at(module, prior),
+            # The layers cover every weight, and a buffer that took part would have been refused.
+            "fixed_before": dict(module.named_buffers()) if prior.fixed is None else prior.fixed,
+            "draws": (),
+        },
     )
 
 
@@ -121,15 +122,16 @@ def sparse_twin(
     method: Sparsity, job: Job, candidate: SparseCandidate, model: nn.Module
 ) -> TwinRecord | None:
     """What a plain test promises: of the learned prior, or of a network that is trained for it."""
-    if candidate.saw is not None:
+    saw, start = candidate.facts["prior_saw"], candidate.facts["start"]
+    if saw is not None:
         own = with_weights(candidate.module, candidate.center)
         return measurement.plain_test(
             own, job.examples, job.split, failure=job.failure, separate=False
         )
     if method.given is not None:
-        if candidate.start is None:
+        if start is None:
             return None  # a prior of zeros says nothing about where training starts
-        start = frozen_copy(candidate.start).requires_grad_(True)
+        start = frozen_copy(start).requires_grad_(True)
         return measurement.trained_twin(job, start, method.plain_training)
     split, seed = measurement.twin_split(job.examples, job.seed), measurement.twin_seed(job.seed)
     trainer = Trainer(method, job, model)

@@ -43,9 +43,6 @@ _LOSSES = "the noisy losses are those recorded"
 _FRESH_TRIALS, _MOST_PASSES = 200_000, 64
 
 
-# ------------------------------------------------------------------------------ the file alone
-
-
 def _check_terms(certificate: Certificate) -> str:
     """Everything that follows from other numbers of the record."""
     record, complexity = _record(certificate), certificate.complexity
@@ -107,9 +104,6 @@ def _check_prior(certificate: Certificate, record: SparsityRecord) -> None:
     equal(posterior.description, of_posterior, "posterior.description")
 
 
-# ---------------------------------------------------------------------------------- its tensors
-
-
 def _check_constants(inquiry: Inquiry) -> None:
     """Measure the network again: noise, distances, and each constant with its price."""
 
@@ -136,9 +130,6 @@ def _check_constants(inquiry: Inquiry) -> None:
         return f"{len(record.charges)} choices, measured and priced again."
 
     inquiry.expect(_CONSTANTS, "sparsity.charges", work)
-
-
-# --------------------------------------------------------------------------------- the examples
 
 
 def _check_losses(inquiry: Inquiry) -> None:

@@ -150,8 +150,7 @@ def measure_sparse(
             **frozen_posterior(posterior),
         },
     )
-    saw = 0 if candidate.saw is None else len(candidate.saw)
-    prior_description, posterior_description = rules.descriptions(record, saw)
+    prior_description, posterior_description = rules.descriptions(record, len(job.split.prior))
     noisy = Candidate(
         module=candidate.module,
         prior=prior,
@@ -159,16 +158,10 @@ def measure_sparse(
         prior_description=prior_description,
         posterior_description=posterior_description,
         prior_choices=1,
-        prior_saw=candidate.saw,
-        fixed_before=candidate.fixed_before,
         searches=(
             Search("setting of the loss", len(charges) + 1, charge=GRID, reason=_NAMED),
             Search("training of the network", 2, charge="free", reason=_FREE),
         ),
-        draws=candidate.draws,
-        start=candidate.start,
-        prior_saw_digest=candidate.saw_digest,
-        # Only a prior that came from outside brings a record of its own.
-        prior_given=candidate.saw_digest is not None,
+        **candidate.facts,
     )
     return noisy, measured
