@@ -25,8 +25,6 @@ MAKERS = {
 }
 #: What follows from other fields, or only says where it was made.
 BESIDE = ("format", "statement", "digest", "software", "artifacts")
-#: No run keeps what was searched.
-NOT_KEPT = "searched and accounted for"
 
 
 def places(value: Any, *place: str | int) -> Iterator[tuple[str | int, ...]]:
@@ -41,7 +39,7 @@ def others(value: Any) -> tuple[Any, ...]:
     if isinstance(value, bool):
         return (not value,)
     if isinstance(value, str):
-        return () if value.startswith(NOT_KEPT) else (f"{value} A notary looked on.",)
+        return (f"{value} A notary looked on.",)
     if isinstance(value, list) and len(value) > 1:
         return value[1:], value[:-1]
     if isinstance(value, int):

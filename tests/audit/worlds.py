@@ -176,7 +176,6 @@ def stochastic(
         risk_transform="as given",
         searches=(
             Search("prior scale", SCALES, "bound", "a union over a grid fixed before the data"),
-            Search("posterior scale", 9, "free", "the bound holds for all posteriors at once"),
         ),
         prior=prior,
         posterior=posterior,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 
 from nonvacuous.audit.evidence import Evidence, Search
@@ -15,6 +16,7 @@ from nonvacuous.rules.arithmetic import ONCE, theorem
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.rules.drawing import set_aside, temperature, tilt_of
 
+SEARCHED = "every search was paid for"
 #: The charge of a search that the bound pays for in nats, as one of its inputs.
 GRID = "grid"
 #: Searches that cost nothing where the theorem holds for all posteriors at once: those whose name
@@ -45,7 +47,7 @@ def spent_once(evidence: Evidence) -> Outcome:
     return holds(f"{spends} is at most {ledger.failure:g}.")
 
 
-@check(rows=(7, 8, 24), since=1, name="every search was paid for")
+@check(rows=(7, 8, 24), since=1, name=SEARCHED)
 def searches_paid(evidence: Evidence) -> Outcome:
     charged: dict[str, int] = {}
     for search in evidence.searches:
@@ -78,8 +80,12 @@ def searches_paid(evidence: Evidence) -> Outcome:
                 f"the line {name!r} of the ledger pays for {entry.choices} choices, but "
                 f"{choices} were searched. Divide its failure probability by {choices}."
             )
-    paid = [s.name for s in evidence.searches if s.choices > 1]
-    return holds("searched and accounted for: " + (", ".join(paid) or "nothing") + ".")
+    return holds(accounted_for(s.name for s in evidence.searches if s.choices > 1))
+
+
+def accounted_for(searched: Iterable[str]) -> str:
+    """What a certificate says of everything that was searched."""
+    return "searched and accounted for: " + (", ".join(searched) or "nothing") + "."
 
 
 @check(

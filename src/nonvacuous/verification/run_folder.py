@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.audit.data_checks import DECLARED, START, declared
+from nonvacuous.audit.ledger_checks import SEARCHED, accounted_for
 from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.bounds.checks import failure_of
 from nonvacuous.certificate import Certificate
@@ -35,6 +36,7 @@ from nonvacuous.verification.audited import version_of
 from nonvacuous.verification.checking import Checking
 from nonvacuous.verification.findings import Disagreement, Finding, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, roles
+from nonvacuous.verification.replaying import differences
 
 SPLIT = "split.npz"
 CONFIG = "config.toml"
@@ -233,7 +235,31 @@ def _pays(inquiry: Inquiry, checking: Checking) -> str:
     for position, (entry, again) in enumerate(zip(claimed.entries, expected.entries, strict=True)):
         for key in ("failure", "choices", "reason"):
             equal(getattr(entry, key), getattr(again, key), f"budget.entries.{position}.{key}")
+    if certificate.kind.prior:
+        _check_searched(inquiry, choices, measured)
     return f"{asked['attempts']} certificates, {expected.entries[-1].choices} choices paid for."
+
+
+def _check_searched(inquiry: Inquiry, choices: int, measured: int) -> None:
+    """Compare the words for all that was searched: no run keeps the searches themselves."""
+    certificate, method = inquiry.certificate, inquiry.contents.method
+    stated, kind = inquiry.stated(SEARCHED), certificate.kind
+    if stated is None or stated.effect != "none" or differences(certificate, ("nonvacuous",)):
+        return
+    moved, scales = certificate.rescaling is not None, method.get("posterior_scales") or (0, 1)
+    quotients = method.get("translation") or method.get("permutation")
+    searched = {
+        "posterior scale": kind.given and len(scales) > 1,
+        "posterior gauge": moved,
+        "rescaling": moved,
+        "prior scale": choices > 1,
+        "posterior measured": measured > 1,
+        "setting of the loss": kind.noisy,
+        "training of the network": kind.noisy,
+        "posterior symmetries": quotients and certificate.predictor == "stochastic",
+    }
+    words = accounted_for(name for name, done in searched.items() if done)
+    equal(stated.detail, words, f"assumptions.{certificate.assumptions.index(stated)}.detail")
 
 
 def _describes(inquiry: Inquiry, checking: Checking) -> str:
