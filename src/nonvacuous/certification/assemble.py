@@ -160,7 +160,6 @@ def seal(
             fixed_digest=tensors_digest(fixed_tensors(module, random)),
             conversions=job.conversions,
         ),
-        **({} if candidate is None else _records(candidate, data)),
         empirical=evidence.risk,
         held_out_twin=twin,
         baseline=baseline_record(
@@ -174,24 +173,19 @@ def seal(
         software=software(job.device),
         artifacts=job.folder.artifacts(),
     )
-    draft = Certificate.model_construct(**fields)
-    return Certificate.sealed(statement=statement_of(draft), **fields)
-
-
-def _records(candidate: Candidate, data: records.DataRecord) -> dict[str, Any]:
-    """Prior, posterior, and what rescaling did."""
-    shaped = data.prior
-    return {
-        "prior": records.DistributionRecord(
+    if candidate is not None:
+        shaped = None if candidate.prior_saw is None else data.prior
+        fields["prior"] = records.DistributionRecord(
             description=candidate.prior_description,
             digest=candidate.prior.digest(),
-            saw=None if candidate.prior_saw is None or shaped is None else shaped.index_digest,
-        ),
-        "posterior": records.DistributionRecord(
+            saw=None if shaped is None else shaped.index_digest,
+        )
+        fields["posterior"] = records.DistributionRecord(
             description=candidate.posterior_description, digest=candidate.posterior.digest()
-        ),
-        "rescaling": candidate.rescaling,
-    }
+        )
+        fields["rescaling"] = candidate.rescaling
+    draft = Certificate.model_construct(**fields)
+    return Certificate.sealed(statement=statement_of(draft), **fields)
 
 
 def software(device: torch.device) -> dict[str, str]:

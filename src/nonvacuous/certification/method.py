@@ -126,7 +126,7 @@ class Method(Settings):
     @classmethod
     def checking(cls) -> Any:
         """What verify asks of such certificates, by ``checking`` of the method."""
-        return import_module(f"{cls.folder}.checking").MethodChecking(cls)
+        return import_module(f"{cls.folder}.checking").MethodChecking()
 
     def repeat(self, job: Job, start: nn.Module) -> TwinRecord | None:
         """All training of ours once more, from where it started, into the job's folder."""

@@ -15,7 +15,6 @@ import torch
 
 from nonvacuous.audit.probing import Network, recount
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.method import Method
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import Unsupported
@@ -50,9 +49,6 @@ class Checking:
 
     #: Questions from the file alone, beyond those that all certificates are asked.
     numbers: tuple[Question, ...] = ()
-
-    def __init__(self, method: type[Method]) -> None:
-        self.method = method
 
     def seed(self, certificate: Certificate) -> str:
         """The seed of what was sampled, derived again."""
