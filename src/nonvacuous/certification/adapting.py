@@ -89,9 +89,9 @@ def adapted(model: Any, examples: Examples) -> tuple[nn.Module, tuple[str, ...]]
     if (conversions or overwrites or passing is not None) and network is model:
         network = copied_network(model)
     if tokens:
-        network.register_forward_pre_hook(_as_tokens)
+        network.register_forward_pre_hook(lambda _, given: (given[0].long(), *given[1:]))
     elif overwrites:
-        network.register_forward_pre_hook(_as_copies)
+        network.register_forward_pre_hook(lambda _, given: tuple(v.clone() for v in given))
     if scores is not outputs or one:
         network.register_forward_hook(partial(_as_scores, one, chances))
     if passing is not None:
@@ -133,14 +133,6 @@ def _are_chances(network: nn.Module, examples: Examples, *, tokens: bool, one: b
 
 def _operation(step: Any) -> str:
     return str(step.name()).partition("Backward")[0].lstrip("_")
-
-
-def _as_copies(_network: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return tuple(value.clone() for value in given)
-
-
-def _as_tokens(_network: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return (given[0].long(), *given[1:])
 
 
 def _as_scores(one: bool, chances: bool, _network: nn.Module, _given: Any, outputs: Any) -> Tensor:
