@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from nonvacuous.certification.adapting import TOKENS
 from nonvacuous.certification.method import Method
 from nonvacuous.certify import certify
 from nonvacuous.cli import exits
-from nonvacuous.cli.exits import CommandError, UsageError, again
+from nonvacuous.cli.exits import CommandError, UsageError, again, command, shown_page
 from nonvacuous.cli.flags import check_writable, device_of, in_use, instead_of, other_settings
 from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import say, write_certificate, write_error, write_next
@@ -229,33 +228,25 @@ def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: b
         say(f"Report:     {write_page(certificate, folder)}")
     code = _verdict(certificate, call, folder)
     if code == exits.DONE:
-        write_next(shlex.join(_verification(call, folder)))
+        write_next(_verification(call, folder))
     return code
 
 
 def _other_mode(call: Call, spec: str) -> str:
     """The same network in a mode that takes every network."""
-    words = ["nonvacuous", "certify", "--data", call.data, "--model", spec]
-    words += ["--classes", call.classes] if call.classes else []
-    if call.data_dir is not None:
-        words += ["--data-dir", str(call.data_dir)]
-    if call.weights is not None:
-        words += ["--weights", str(call.weights)]
-        words += ["--initial", str(call.initial)] if call.initial else ["--prior", "zero"]
-    return shlex.join([*words, "--seed", str(call.seed)])
+    named = ("data", "model", "classes", "data_dir", "weights", "initial")
+    given = {name: getattr(call, name) for name in named} | {"model": spec}
+    prior = "zero" if call.weights is not None and call.initial is None else None
+    return command("certify", **given, prior=prior, seed=call.seed)
 
 
-def _verification(call: Call, folder: Path) -> list[str]:
+def _verification(call: Call, folder: Path) -> str:
     """The command that checks this run in full: what is not built in must be named again."""
-    words = ["nonvacuous", "verify", str(folder)]
-    if call.data not in NAMES:
-        words += ["--data", call.data]
-        words += ["--classes", call.classes] if call.classes else []
-    elif call.data_dir is not None and call.data != "digits":
-        words += ["--data-dir", str(call.data_dir)]
-    if call.model is not None and not networks.is_built_in(call.model):
-        words += ["--model", call.model]
-    return words
+    own: dict[str, Any] = {"data": call.data, "classes": call.classes}
+    if call.data in NAMES:
+        own = {"data_dir": call.data_dir if call.data != "digits" else None}
+    built_in = call.model is None or networks.is_built_in(call.model)
+    return command("verify", folder, **own, model=None if built_in else call.model)
 
 
 def _verdict(certificate: Certificate, call: Call, folder: Path) -> int:
@@ -279,15 +270,13 @@ def _verdict(certificate: Certificate, call: Call, folder: Path) -> int:
         reason = f"the certificate promises {shown_up(certificate.risk_upper)} only"
     asked = limit is not None and certificate.gate is None
     gate = f"; --max-risk asks for at most {limit:g}" if asked else ""
-    write_error(f"{reason}{gate}.", next_command=shlex.join(_remedy(certificate, call, folder)))
+    write_error(f"{reason}{gate}.", next_command=_remedy(certificate, call, folder))
     return exits.FAILED if limit is None else exits.TOO_RISKY
 
 
-def _remedy(certificate: Certificate, call: Call, folder: Path) -> list[str]:
+def _remedy(certificate: Certificate, call: Call, folder: Path) -> str:
     """How many new examples show the risk that is asked for, if it is met; else the page."""
     measured = f"{certificate.empirical.mean:.3g}"
     if certificate.status == "valid" and 0.0 < float(measured) < (call.max_risk or 0.0):
-        return ["nonvacuous", "plan", "--target", f"{call.max_risk:g}", "--risk", measured]
-    if call.report:
-        return ["python", "-m", "webbrowser", str(folder / PAGE)]
-    return ["nonvacuous", "report", str(folder)]
+        return command("plan", target=f"{call.max_risk:g}", risk=measured)
+    return shown_page(folder / PAGE) if call.report else command("report", folder)

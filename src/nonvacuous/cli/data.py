@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from nonvacuous.cli.exits import command
 from nonvacuous.cli.flags import DataDir, Json
 from nonvacuous.cli.output import answered, plain_table, result_console, write_lines
 from nonvacuous.foreign import SOURCES
@@ -21,9 +21,8 @@ def data(source: _Source, /, *, data_dir: DataDir = None, json: Json = False) ->
     from nonvacuous.study.study import named_data
 
     record = describe(named_data(source, data_dir))
-    words = ["nonvacuous", "certify", "--data", source]
-    words += ["--data-dir", str(data_dir)] if data_dir else []
-    return answered(record, _write_text, as_json=json, next_command=shlex.join(words))
+    following = command("certify", data=source, data_dir=data_dir)
+    return answered(record, _write_text, as_json=json, next_command=following)
 
 
 def _write_text(record: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ from cyclopts import Group, Parameter
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError, as_usage
+from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError, as_usage, command
 from nonvacuous.cli.flags import SWITCH, Json, Repeated, dashed, failure_of, instead_of
 from nonvacuous.cli.output import answered, say, write_certificate, write_lines, write_next
 from nonvacuous.evaluation.tables import READERS, read_columns
@@ -141,7 +140,7 @@ def evaluate(
 
         page = write_report(report, out / "report.html", run_folder=out)
         say(f"The page of this report: {page}")
-        write_next(shlex.join(["nonvacuous", "verify", str(out), "--data", str(file)]))
+        write_next(command("verify", out, data=file))
     worst = report.evaluation.worst_group_upper
     return _gates(report, call, f"the report is {report.status}", worst)
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,22 @@ def again(changes: Instead = None, *, without: Sequence[str] = ()) -> str:
     for flag, value in left.items():
         kept += [flag] if value is None else [flag, *_values(value)] if value else []
     return shlex.join(["nonvacuous", *kept])
+
+
+def command(*words: object, **flags: object) -> str:
+    """Another command to try; flags without a value are left out.
+
+    >>> command("verify", Path("my run"), data="x.npz", data_dir=None, seed=0)
+    "nonvacuous verify 'my run' --data x.npz --seed 0"
+    """
+    given = {name: value for name, value in flags.items() if value not in (None, "")}
+    named = [(f"--{name.replace('_', '-')}", str(value)) for name, value in given.items()]
+    return shlex.join(["nonvacuous", *map(str, words), *chain.from_iterable(named)])
+
+
+def shown_page(page: Path | None) -> str:
+    """The command that opens a page."""
+    return shlex.join(["python", "-m", "webbrowser", str(page)])
 
 
 def _values(value: str | tuple[str, ...] | None) -> tuple[str, ...]:

@@ -256,13 +256,11 @@ class NetworkFlags:
     classes: WholeNumber = 10
     seed: WholeNumber = 0
 
-    def words(self, weights: Path | None) -> list[str]:
+    def named(self, weights: Path | None) -> dict[str, Any]:
         """The flags that name this network once more, with these weights."""
-        words = []
-        for field in fields(self):
-            if (value := getattr(self, field.name)) != field.default:
-                words += [dashed(field.name), str(value)]
-        return [*words, "--weights", str(weights)]
+        asked = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        given = {name: value for name, (value, usual) in asked.items() if value != usual}
+        return {**given, "weights": weights}
 
 
 @Parameter(name="*")

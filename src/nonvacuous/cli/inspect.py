@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from nonvacuous.cli import output
-from nonvacuous.cli.exits import DONE, again, help_of
+from nonvacuous.cli.exits import DONE, again, command, help_of
 from nonvacuous.cli.flags import SWITCH, Json, NetworkFlags, check_free
 from nonvacuous.files import write_atomically
 from nonvacuous.report.wording import plural, printable
@@ -204,12 +203,10 @@ def _next(subject: Subject, network: NetworkFlags, weights: Path | None, svg: Pa
     if any("batch_norm" in entry.op for entry in subject.graph.support):
         return again({"--fold": None})
     if weights is not None and subject.groups.size:
-        words = [*network.words(weights), "--out", "new.safetensors"]
-        return shlex.join(["nonvacuous", "rescale", *words])
+        return command("rescale", **network.named(weights), out="new.safetensors")
     if svg is None:
         return again({"--svg": "network.svg"})
     if network.data is not None:
-        words = ["--data", network.data, "--model", network.model]
-        words += ["--data-dir", str(network.data_dir)] if network.data_dir else []
-        return shlex.join(["nonvacuous", "certify", *words])
+        asked = {"data": network.data, "model": network.model, "data_dir": network.data_dir}
+        return command("certify", **asked)
     return help_of("certify")

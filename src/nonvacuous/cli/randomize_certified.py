@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certify import certify
 from nonvacuous.claims import write_record
-from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError, again
+from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError, again, command
 from nonvacuous.cli.flags import device_of
 from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
@@ -75,7 +74,7 @@ def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
             f"--run: {folder} started from weights that --model {spec} with seed {settings.seed} "
             "does not give (an --init-seed of its own, or another version of the model), so "
             "nothing could be compared.",
-            instead=f"nonvacuous randomize --data {shlex.quote(source)}",
+            instead=command("randomize", data=source),
         )
     split = Split.load(inside(folder, "split.npz"))
     label_seed = derived_seed(settings.seed, "random labels")
@@ -127,7 +126,7 @@ def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
             instead="nonvacuous certify --data digits",
         )
     certificate = Certificate.load(path)
-    wrong = partial(CommandError, instead=shlex.join(["nonvacuous", "verify", str(folder)]))
+    wrong = partial(CommandError, instead=command("verify", folder))
 
     def sealed(name: str) -> None:
         file = inside(folder, name)
@@ -201,8 +200,8 @@ def _tell(record: dict[str, Any], path: Path, folder: Path, *, as_json: bool) ->
         write_error(
             "the recipe promises something on labels that nobody can predict: the bound failed "
             "by bad luck, or there is a mistake.",
-            next_command=shlex.join(["nonvacuous", "verify", str(folder)]),
+            next_command=command("verify", folder),
         )
         return FAILED
-    write_next(shlex.join(["nonvacuous", "report", str(folder)]))
+    write_next(command("report", folder))
     return DONE

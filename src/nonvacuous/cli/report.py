@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nonvacuous.cli.exits import CommandError, UsageError, not_finished
+from nonvacuous.cli.exits import CommandError, UsageError, command, not_finished
 from nonvacuous.cli.flags import Json
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import answered, say, write_lines
@@ -70,7 +69,7 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
             why = f"{run_folder} has no certificate.json and no runs in it; name"
         raise (CommandError if there else UsageError)(
             f"{why} the folder of a finished run, or a folder of runs.",
-            instead=shlex.join(["nonvacuous", "runs", str(run_folder.parent)]),
+            instead=command("runs", run_folder.parent),
         )
     from nonvacuous.study.site import write_site
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.cli.exits import UsageError, as_usage
+from nonvacuous.cli.exits import UsageError, as_usage, command
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, NetworkFlags, Noise, check_free, instead_of
 from nonvacuous.cli.output import answered, plain_table, result_console, write_lines
 
@@ -74,11 +73,11 @@ def rescale(
         attack=attack,
         ledger=ledger,
     )
-    words = ["nonvacuous", "inspect" if attack is None else "rescale"]
-    words += network.words(out)
+    following = command("inspect", **network.named(out))
     if attack is not None:
-        words += ["--out", str(out.with_name(f"{out.stem}-mended{out.suffix}"))]
-    return answered(record, _write_text, as_json=json, next_command=shlex.join(words))
+        mended = out.with_name(f"{out.stem}-mended{out.suffix}")
+        following = command("rescale", **network.named(out), out=mended)
+    return answered(record, _write_text, as_json=json, next_command=following)
 
 
 def _write_text(record: dict[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from nonvacuous.bounds import sampling, seeger
 from nonvacuous.certification.candidate import with_weights
-from nonvacuous.cli.exits import CommandError
+from nonvacuous.cli.exits import CommandError, command
 from nonvacuous.cli.flags import Noise
 from nonvacuous.cli.subject import Subject
 from nonvacuous.distributions import DiagonalGaussian
@@ -49,7 +48,7 @@ def run(
         reasons = "; ".join(f"{entry.what}: {entry.reason}" for entry in groups.pinned)
         raise CommandError(
             f"{subject.spec} has no channel that can be rescaled ({reasons}).",
-            instead=shlex.join(["nonvacuous", "inspect", *subject.flags.words(subject.stored)]),
+            instead=command("inspect", **subject.flags.named(subject.stored)),
         )
     posterior = DiagonalGaussian.around(subject.module, scale=noise.sigma)
     prior = DiagonalGaussian.centered(subject.module, scale=noise.tau)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv as csv_module
 import re
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.cli.exits import DONE, CommandError, UsageError
+from nonvacuous.cli.exits import DONE, CommandError, UsageError, command
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.output import result_console, say, write_json, write_next
 from nonvacuous.errors import BadInput
@@ -192,7 +191,7 @@ def runs(
             everything=sql is not None or csv or json,
         )
     except BadInput as error:
-        error.instead = shlex.join(["nonvacuous", "runs", str(folder), "--json"])
+        error.instead = command("runs", folder, "--json")
         raise
     if json:
         chosen = [{name: row.get(name) for name in shown if name in row} for row in rows]
@@ -208,7 +207,7 @@ def runs(
         )
     if not (csv or json or sql):
         say(f"{len(rows):,} of {plural(len(everything), 'run')}")
-        write_next(shlex.join(["nonvacuous", "report", str(folder)]))
+        write_next(command("report", folder))
     return DONE
 
 

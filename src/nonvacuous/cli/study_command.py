@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import shlex
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from joblib import cpu_count
 from pydantic.fields import FieldInfo
 
 from nonvacuous.cli import flags as shared
-from nonvacuous.cli.exits import DONE, FAILED, UsageError, again, as_usage
+from nonvacuous.cli.exits import DONE, FAILED, UsageError, again, as_usage, shown_page
 from nonvacuous.cli.narration import Narration, working
 from nonvacuous.cli.output import result_console, say, write_error, write_json, write_next
 from nonvacuous.cli.sweep import Where
@@ -207,8 +206,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
     sys.stdout.flush()
     say(*(f"Written: {path}" for path in paths.values()))
     if problem := study.problem(result):
-        page = str(paths.get(PAGE, folder))
-        write_error(problem, next_command=shlex.join(["python", "-m", "webbrowser", page]))
+        write_error(problem, next_command=shown_page(paths.get(PAGE, folder)))
         return FAILED
     following = study.next_command(result, folder)
     own = {} if folder is None else shared.instead_of(folder)  # its folder holds this study

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import CycloptsError, Parameter
 
 from nonvacuous.cli import exits
-from nonvacuous.cli.exits import CommandError, UsageError, again
+from nonvacuous.cli.exits import CommandError, UsageError, again, command
 from nonvacuous.cli.flags import PREFIX, SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
 from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import answered, write_error, write_json, write_lines, write_next
@@ -201,7 +200,7 @@ def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
             next_command=again({"--retry-failed": None}),
         )
         return exits.FAILED
-    write_next(shlex.join(["nonvacuous", "runs", str(folder)]))
+    write_next(command("runs", folder))
     return exits.DONE
 
 
