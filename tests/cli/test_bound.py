@@ -181,6 +181,14 @@ def test_text_of_the_other_predictors(capsys):
     assert "Sampling: 2000 errors in 100000 trials" in capsys.readouterr().out
 
 
+def test_a_confidence_is_never_shown_as_certain(capsys):
+    assert main(flags(confidence="0.9999999")) == exits.DONE
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("with confidence 0.9999999") == 1
+    assert "guaranteed with confidence 0.9999998" in said
+    assert "confidence 1 " not in said
+
+
 def test_no_confidence_is_left_for_an_unpaid_choice_at_low_confidence(capsys):
     assert main(flags(confidence="0.4")) == exits.DONE
     assert "with no confidence at all" in " ".join(capsys.readouterr().out.split())

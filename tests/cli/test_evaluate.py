@@ -163,6 +163,8 @@ def test_compare_one_file_and_two(rows: Path, tmp_path: Path, capsys) -> None:
     assert main([*command, "--second", "new", "--group", "site"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("new errs less, by ") and "site A" in out
+    assert main([*command, "--second", "new", "--confidence", "0.9999999"]) == 0
+    assert "with confidence 0.9999999, " in capsys.readouterr().out
     drawn = tmp_path / "compare.html"
     assert main([*command, "--second", "new", "--group", "site", "--page", str(drawn)]) == 0
     assert f"The page of this comparison: {drawn}" in capsys.readouterr().err

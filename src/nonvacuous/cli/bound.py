@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from nonvacuous import bounds
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import tail_end
-from nonvacuous.bounds.rounding import up
+from nonvacuous.bounds.rounding import shown_confidence, up
 from nonvacuous.bounds.table import OWN_EVENT, compare
 from nonvacuous.cli.exits import UsageError, as_usage
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber, dashed, failure_of
@@ -237,7 +237,8 @@ def _write_text(record: dict[str, Any]) -> None:
     vacuous = " (vacuous: this says nothing)" if record["is_vacuous"] else ""
     write_paragraphs(
         f"Risk of {_SUBJECTS[record['predictor']]}:\nat most {percent_up(record['risk_upper'])}"
-        f"{vacuous} with confidence {record['confidence']:g}, by {record['best']}.",
+        f"{vacuous} with confidence {shown_confidence(record['confidence'], 6)}, "
+        f"by {record['best']}.",
         _table(record),
         *_notes(record),
     )
@@ -303,7 +304,9 @@ def _choice_note(record: dict[str, Any]) -> str:
     total = 1.0 - events * record["budget"]["failure"]
     smaller = record["smaller_but_not_chosen"]
     remark = f" ({', '.join(smaller)} came out smaller here.)" if smaller else ""
-    promise = f"with confidence {total:.6g} only" if total > 0 else "with no confidence at all"
+    promise = "with no confidence at all"
+    if total > 0:
+        promise = f"with confidence {shown_confidence(total, 6)} only"
     return (
         "* to be chosen before looking: the unmarked rows follow from the same event and are never "
         "smaller, so nothing is gained by comparing them.\n"

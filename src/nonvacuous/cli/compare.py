@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from cyclopts import Parameter
 
-from nonvacuous.bounds.rounding import shown_down, shown_up
+from nonvacuous.bounds.rounding import shown_confidence, shown_down, shown_up
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Repeated, WholeNumber, check_free, failure_of
 from nonvacuous.cli.output import say, write_json, write_lines
@@ -105,7 +105,7 @@ def compare(
         write_lines(
             f"{one.verdict} (risk of {one.names[0]} minus risk of {one.names[1]}: "
             f"{shown_down(one.difference_lower)} to {shown_up(one.difference_upper)} with "
-            f"confidence {confidence:g}, {one.examples} examples)"
+            f"confidence {shown_confidence(confidence, 6)}, {one.examples} examples)"
         )
         for column, parts in one.groups.items():
             write_lines(*(f"  {column} {name}: {part.verdict}" for name, part in parts.items()))
