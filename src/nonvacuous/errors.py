@@ -7,9 +7,27 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # spares the import of typing
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     Instead = Mapping[str, str | tuple[str, ...] | None] | str | None
+
+
+def nearest(
+    name: object,
+    names: Iterable[object],
+    said: str = "{}",
+    otherwise: str = "",
+    cutoff: float = 0.6,
+) -> str:
+    """What is said of the one of the names that was probably meant; else what is said otherwise.
+
+    >>> nearest("reszale", ["rescale", "report"], "; did you mean {}?"), nearest("x", [])
+    ('; did you mean rescale?', '')
+    """
+    import difflib  # no good call waits for it
+
+    close = difflib.get_close_matches(str(name), map(str, names), n=1, cutoff=cutoff)
+    return said.format(close[0]) if close else otherwise
 
 
 class NonvacuousError(Exception):

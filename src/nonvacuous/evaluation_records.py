@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from nonvacuous import records
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, nearest
 
 
 @dataclass(frozen=True)
@@ -109,8 +108,7 @@ class Evaluation(records.Record):
         name = {"top k": "top-k"}.get(name, name.replace("accuracy", "error"))
         if name in known:
             return name
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = nearest(name, known, " Did you mean {!r}?")
         raise ValueError(f"there is no metric {given!r}.{hint} There are {', '.join(known)}")
 
     @field_validator("classes")

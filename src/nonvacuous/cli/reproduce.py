@@ -5,13 +5,13 @@ To add one, write a study in ``papers/`` and name it in its table of REPRODUCTIO
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from nonvacuous.cli.app import COMMANDS
 from nonvacuous.cli.exits import UsageError
+from nonvacuous.errors import nearest
 from nonvacuous.papers import REPRODUCTIONS
 
 _words, _example = COMMANDS["Studies"]["reproduce"]
@@ -37,8 +37,7 @@ for _name, _entry in REPRODUCTIONS.items():
 def _unknown(*words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]) -> int:
     """Say what there is when nothing, or something unknown, was asked for."""
     asked = words[0] if words else None
-    close = difflib.get_close_matches(asked or "", REPRODUCTIONS, n=1, cutoff=0.4)
-    name = close[0] if close else next(iter(REPRODUCTIONS))
+    name = nearest(asked or "", REPRODUCTIONS, cutoff=0.4) or next(iter(REPRODUCTIONS))
     raise UsageError(
         ("name what to reproduce" if asked is None else f"there is no figure {asked!r} here")
         + "; there is "

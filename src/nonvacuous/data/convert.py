@@ -5,7 +5,6 @@ The pair of both comes out of tuples, frames and torch datasets.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, nearest
 
 #: Classes that an error lists, one and all.
 _MOST_NAMED = 20
@@ -248,8 +247,7 @@ def label_column(
         if not known and called is None:
             hint = f"; for a column of another name {other}"
         elif not known:
-            close = difflib.get_close_matches(str(called), names, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            hint = nearest(called, names, "; did you mean {}?")
         listed = names if len(names) <= 20 else [*names[:10], "...", *names[-10:]]
         raise BadInput(
             f"{where} needs one column {usual} and others beside it; its columns are "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 import re
@@ -26,7 +25,7 @@ from nonvacuous.data.readers import FILE_READERS
 from nonvacuous.data.readers.npz import has_arrays, read_arrays
 from nonvacuous.data.readers.pictures import read_idx, read_images
 from nonvacuous.data.readers.tables import read_parquet
-from nonvacuous.errors import BadInput, Unrecognized
+from nonvacuous.errors import BadInput, Unrecognized, nearest
 from nonvacuous.foreign import imported
 from nonvacuous.kinds import DATA_SETS
 
@@ -123,11 +122,11 @@ def read(
     endings = "|".join(map(re.escape, FILE_READERS))
     if named := re.match(rf"(.+?(?:{endings})):", text, flags=re.IGNORECASE):
         raise Unrecognized(f"{text}: there is no file {named[1]}; check the spelling of its path")
-    close = difflib.get_close_matches(text.lower().replace("_", "-"), NAMES, n=1)
+    alike = text.lower().replace("_", "-")
     raise Unrecognized(
         f"there is no data set {text!r}: it is neither one of {', '.join(NAMES)}, nor an existing "
         "file or folder, nor of the form package.module:function"
-        + (f"; did you mean {close[0]}?" if close else "; check the spelling of the path")
+        + nearest(alike, NAMES, "; did you mean {}?", "; check the spelling of the path")
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ import numpy as np
 
 from nonvacuous import bounds
 from nonvacuous.bounds.rounding import as_risk, down, up
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, nearest
 from nonvacuous.evaluation.sample import Sample
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally
 from nonvacuous.evaluation_records import ClassScore, EvaluationRecord, Slice, TestedBaseline
@@ -80,12 +79,12 @@ def _sample(tally: Tally) -> Sample:
     code = tally.classes.code(settings.positive)
     if code < 0:
         seen = [str(value) for value in tally.classes.values]
-        close = difflib.get_close_matches(str(settings.positive), seen, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        close = nearest(settings.positive, seen)
+        hint = f" Did you mean {close!r}?" if close else ""
         raise BadInput(
             f"there is no class {settings.positive!r}.{hint} The classes are "
             f"{', '.join(seen[:20])}.",
-            instead={"--positive": close[0] if close else "CLASS"},
+            instead={"--positive": close or "CLASS"},
         )
     truths, answers, hits = (int(a[code]) for a in (tally.truths, tally.answers, tally.hits))
     total = {"recall": truths, "precision": answers}.get(settings.metric, truths + answers - hits)

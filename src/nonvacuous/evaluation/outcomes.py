@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, nearest
 from nonvacuous.evaluation.coding import BadRow, Coder, check_exact, is_text, one_each, plain
 from nonvacuous.evaluation_records import Evaluation
 
@@ -106,8 +105,7 @@ def _classes(column: Any, name: str, settings: Evaluation, classes: Coder) -> np
     codes = classes(column)
     if declared is not None and len(classes.values) > len(declared):
         odd = classes.values[len(declared)]
-        close = difflib.get_close_matches(str(odd), [str(v) for v in declared], n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = nearest(odd, declared, " Did you mean {!r}?")
         raise BadInput(f"{name}: {odd!r} is not one of the declared classes.{hint}")
     return codes
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nonvacuous.errors import BadInput, Unrecognized
+from nonvacuous.errors import BadInput, Unrecognized, nearest
 from nonvacuous.evaluation.spelling import Typed
 
 #: Rows read at a time: what is in memory does not grow with the file.
@@ -216,13 +215,13 @@ def names_in(columns: Mapping[str, str], names: list[str], where: object) -> lis
 
 
 def _unknown(name: str, names: list[str], where: object, role: str = "") -> Unrecognized:
-    close = difflib.get_close_matches(name, [str(n) for n in names], n=1, cutoff=0.5)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    close = nearest(name, names, cutoff=0.5)
+    hint = f" Did you mean {close!r}?" if close else ""
     listed = ", ".join(map(repr, names[:12])) or "none"
     said = f"{where} has no column {name!r}.{hint} Its columns are {listed}."
     asked = {"predictions": "--predictions", "answers": "--predictions", "labels": "--labels"}
     flag = asked.get(role)
-    return Unrecognized(said, instead={flag: close[0] if close else "COLUMN"} if flag else None)
+    return Unrecognized(said, instead={flag: close or "COLUMN"} if flag else None)
 
 
 def _pyarrow(path: Path) -> Any:

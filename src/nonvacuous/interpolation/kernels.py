@@ -5,7 +5,6 @@ The matrix of their values between points is computed tile by tile in float64 an
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, nearest
 
 
 @dataclass(frozen=True)
@@ -98,10 +97,9 @@ def kernel_of(name: str, **parameters: float) -> Kernel:
     """
     factory = KERNELS.get(name)
     if factory is None:
-        close = difflib.get_close_matches(name, KERNELS, n=1)
         raise BadInput(
             f"there is no kernel {name!r}; there are {', '.join(KERNELS)}"
-            + (f"; did you mean {close[0]}?" if close else "")
+            + nearest(name, KERNELS, "; did you mean {}?")
         )
     try:
         return factory(**parameters)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from scipy.special import logsumexp
 
-from nonvacuous.errors import BadInput, NonvacuousError, Unsupported
+from nonvacuous.errors import BadInput, NonvacuousError, Unsupported, nearest
 
 if TYPE_CHECKING:
     from nonvacuous.measures.subject import Subject
@@ -279,11 +278,10 @@ def _words(argument: str, given: Iterable[str] | None) -> frozenset[str]:
     words = frozenset(given or ())
     known = frozenset[str]().union(*map(_known_as, MEASURES.values()))
     for word in sorted(words - known):
-        close = difflib.get_close_matches(word, sorted(known), n=1)
         families = sorted({measure.family for measure in MEASURES.values()})
         raise BadInput(
             f"there is no measure or family {word!r}"
-            + (f"; did you mean {close[0]!r}?" if close else ".")
+            + nearest(word, sorted(known), "; did you mean {!r}?", ".")
             + f" Families: {', '.join(families)}; or cheap, expensive"
         )
     return words

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nonvacuous.data.examples import Examples
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, nearest
 from nonvacuous.seeds import derived_seed
 
 What = Literal["labels", "inputs", "nothing"]
@@ -143,10 +142,10 @@ def parse_corruption(text: str) -> Spec:
     name, colon, number = str(text).partition(":")
     corruption = CORRUPTIONS.get(name)
     if corruption is None:
-        close = difflib.get_close_matches(name.replace("_", "-").lower(), CORRUPTIONS, n=1)
+        alike = name.replace("_", "-").lower()
         raise BadInput(
             f"there is no corruption {text!r}; known are {', '.join(CORRUPTIONS)}"
-            + (f"; did you mean {close[0]}?" if close else ", as in partial:0.5")
+            + nearest(alike, CORRUPTIONS, "; did you mean {}?", ", as in partial:0.5")
         )
     if not corruption.takes_strength:
         if colon:

@@ -6,7 +6,6 @@ Needs no torch. Conditions such as risk_upper<0.1 need nothing else either, SQL 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import operator
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.errors import BadInput, NonvacuousError, Unrecognized, Unsupported
+from nonvacuous.errors import BadInput, NonvacuousError, Unrecognized, Unsupported, nearest
 from nonvacuous.files import inside
 from nonvacuous.foreign import holds_run, run_settings
 from nonvacuous.report.measured import errors_on_test, measured_risk
@@ -246,8 +245,7 @@ def known(name: str, names: Sequence[str]) -> str:
             return candidate
     if not names:
         return name
-    close = difflib.get_close_matches(name.replace("-", "_"), names, n=1)
-    hint = f"; did you mean {close[0]}?" if close else "."
+    hint = nearest(name.replace("-", "_"), names, "; did you mean {}?", ".")
     raise BadInput(f"there is no column {name!r}{hint} The columns are: {', '.join(names)}.")
 
 

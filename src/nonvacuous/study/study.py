@@ -6,7 +6,6 @@ To write one, subclass :class:`Study`; the engine adds the folder, the claim, re
 
 from __future__ import annotations
 
-import difflib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, nearest
 from nonvacuous.progress import Progress
 from nonvacuous.report import html
 from nonvacuous.report.study import StudyPage, Table
@@ -85,11 +84,11 @@ def named_data(source: str, data_dir: Path | None, classes: str | None = None) -
     try:
         return load(source, data_dir=data_dir, class_names=names)
     except BadInput as error:
-        close = difflib.get_close_matches(source.lower().replace("_", "-"), NAMES, n=1)
+        close = nearest(source.lower().replace("_", "-"), NAMES)
         error.instead = "nonvacuous data --help"
         if close and source != "digits":
             # A known name without its files, or a slip of the finger.
-            error.instead = f"nonvacuous data {'digits' if source in NAMES else close[0]}"
+            error.instead = f"nonvacuous data {'digits' if source in NAMES else close}"
         raise
 
 
