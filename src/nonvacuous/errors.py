@@ -13,13 +13,9 @@ if TYPE_CHECKING:
 
 
 def nearest(
-    name: object,
-    names: Iterable[object],
-    said: str = "{}",
-    otherwise: str = "",
-    cutoff: float = 0.6,
+    name: object, names: Iterable[object], said: str = "{}", other: str = "", cutoff: float = 0.6
 ) -> str:
-    """What is said of the one of the names that was probably meant; else what is said otherwise.
+    """What is said of the one of the names that was probably meant; else the other words.
 
     >>> nearest("reszale", ["rescale", "report"], "; did you mean {}?"), nearest("x", [])
     ('; did you mean rescale?', '')
@@ -27,7 +23,7 @@ def nearest(
     import difflib  # no good call waits for it
 
     close = difflib.get_close_matches(str(name), map(str, names), n=1, cutoff=cutoff)
-    return said.format(close[0]) if close else otherwise
+    return said.format(close[0]) if close else other
 
 
 class NonvacuousError(Exception):

@@ -28,13 +28,11 @@ class Flag:
     help     one or two sentences for a person
     group    the heading it stands under
     name     where it differs from the field's; one flag may fill several fields
-    switch   off unless given, without a --no- form
     """
 
     help: str
     group: str = PROMISE
     name: str | None = None
-    switch: bool = False
 
 
 class Settings(BaseModel):

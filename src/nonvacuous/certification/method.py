@@ -40,7 +40,6 @@ STANDARDIZE = Flag(
     "For --mode posterior and progressive: subtract each feature's mean and divide by its standard "
     "deviation (each channel's for images), both computed on the prior (or first) part alone.",
     group="What is certified",
-    switch=True,
 )
 TWIN = Flag("Also say what a plain held-out test promises on the same data.")
 PRETRAINED = Flag(

@@ -34,6 +34,7 @@ _PROMISE = Parameter(group=_GROUPS["The promise"])
 _RUN = Parameter(group=_GROUPS["The run"])
 
 
+@Parameter(name="*")
 @dataclass(frozen=True)
 class Call:
     """What every call of the command has, whatever the method.
@@ -137,14 +138,8 @@ def _method_flags() -> type[BaseModel]:
         texts = dict.fromkeys(flag.help for flag, _ in uses)
         defaults = {field.default for _, field in uses if not field.is_required()}
         shown = defaults.pop() if len(defaults) == 1 and len(texts) == 1 else None
-        parameter = Parameter(
-            group=_GROUPS[flag.group],
-            help=" ".join(texts),
-            negative=() if flag.switch else None,
-            show_default=flags.default_shown(None if flag.switch else shown),
-        )
-        kind = flags.typed(field.annotation)
-        fields[name] = (Annotated[(kind | None, parameter, flags.read_as(kind))], None)
+        words, group = " ".join(texts), _GROUPS[flag.group]
+        fields[name] = (flags.left_open(field.annotation, shown, help=words, group=group), None)
     return create_model("MethodFlags", **fields)
 
 
@@ -154,7 +149,7 @@ _NONE_GIVEN = MethodFlags()
 
 def certify(
     *,
-    call: Annotated[Call, Parameter(name="*")],
+    call: Call,
     options: Annotated[MethodFlags, Parameter(name="*")] = _NONE_GIVEN,  # type: ignore[valid-type]
 ) -> int:
     """Train or take a network and promise how often it can err on data it has not seen."""

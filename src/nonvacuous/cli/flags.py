@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -44,16 +44,17 @@ def typed(annotation: Any) -> Any:
     return str if annotation is Any else annotation
 
 
-def read_as(kind: Any) -> Parameter:
-    """How words become a value of that type."""
-    if get_origin(kind) is tuple:
-        return Parameter(consume_multiple=True, negative=())
-    return Parameter(converter=whole_number) if kind is int else Parameter()
-
-
-def default_shown(default: Any) -> Callable[[Any], Any] | bool:
-    """What the help says is the default of a flag that is left open; nothing where it is None."""
-    return False if default is None else lambda _not_given: default
+def left_open(setting: Any, default: Any, **words: Any) -> Any:
+    """The flag of a setting of this type: None where it is not given, but its default is shown."""
+    kind = typed(setting)
+    parameter = Parameter(
+        negative=None if kind is bool and default is not False else (),
+        show_default=str(default) not in ("None", "False", "") and (lambda _not_given: default),
+        consume_multiple=get_origin(kind) is tuple or None,
+        converter=whole_number if kind is int else None,
+        **words,
+    )
+    return Annotated[kind | None, parameter]
 
 
 WholeNumber = Annotated[int, Parameter(converter=whole_number)]

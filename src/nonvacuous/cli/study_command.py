@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from cyclopts import Group, Parameter
 from joblib import cpu_count
-from pydantic.fields import FieldInfo
 
 from nonvacuous.cli import flags as shared
 from nonvacuous.cli.exits import DONE, FAILED, UsageError, again, as_usage, shown_page
@@ -71,9 +70,14 @@ def _flags(study: Study[Any, Any]) -> list[inspect.Parameter]:
 
     fields = study.settings.model_fields
     for name in (*(name for name in fields if name != "seed"), "seed"):
-        kind = _kind(fields[name].annotation)
-        if kind is not None:
-            flag(name, Annotated[kind, _parameter(kind, fields[name], groups)])
+        field = fields[name]
+        if _is_flag(field.annotation):
+            default = None if field.is_required() else field.default
+            shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
+            words: dict[str, Any] = {"help": " ".join((field.description or "").split())}
+            if isinstance(field.json_schema_extra, dict):
+                words["group"] = groups(str(field.json_schema_extra["group"]))
+            flag(name, shared.left_open(field.annotation, shown, **words))
     group = groups("The run")
 
     def add(name: str, kind: Any, text: str, default: Any = None) -> None:
@@ -109,28 +113,13 @@ def _flags(study: Study[Any, Any]) -> list[inspect.Parameter]:
     return flags
 
 
-def _kind(annotation: Any) -> Any:
-    """The type of the flag, or None where a setting can only stand in a file."""
+def _is_flag(annotation: Any) -> bool:
+    """Whether a setting can be a flag; others can only stand in a file."""
     kind = shared.typed(annotation)
     parts = get_args(kind) if get_origin(kind) is tuple else (kind, Ellipsis)
-    listed = get_origin(parts[0]) is tuple and _kind(parts[0]) is not None
+    listed = get_origin(parts[0]) is tuple and _is_flag(parts[0])
     plain = listed or parts[0] in _PLAIN or get_origin(parts[0]) is Literal
-    one = annotation in (kind, kind | None) and parts[1:] == (Ellipsis,)
-    return kind | None if plain and one else None
-
-
-def _parameter(kind: Any, field: FieldInfo, groups: Groups) -> Parameter:
-    default = None if field.is_required() else field.default
-    shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-    words = " ".join((field.description or "").split())
-    options: dict[str, Any] = {"help": words, "negative": ()}
-    if kind == bool | None and default is not False:
-        options["negative"] = None
-    if isinstance(field.json_schema_extra, dict):
-        options["group"] = groups(str(field.json_schema_extra["group"]))
-    has_default = shown is not None and shown is not False and shown != ""
-    options["show_default"] = shared.default_shown(str(shown) if has_default else None)
-    return Parameter.combine(shared.read_as(shared.typed(kind)), Parameter(**options))
+    return plain and annotation in (kind, kind | None) and parts[1:] == (Ellipsis,)
 
 
 def _settings(kind: type[StudySettings], flags: dict[str, Any]) -> tuple[StudySettings, str]:

@@ -33,7 +33,7 @@ _NOT_HERE = ("out", "resume", "force", "config", "json", "tensorboard", "ledger"
 #: Flags without a --no- form.
 _SWITCHES = {
     "allow_conditional",
-    *(name for kind in METHODS.values() for name, flag, _ in flags_of(kind) if flag.switch),
+    *(n for kind in METHODS.values() for n, _, field in flags_of(kind) if field.default is False),
 }
 _KEPT = ("NONVACUOUS_DATA",)
 

@@ -22,7 +22,6 @@ class HeldOut(Method):
             "For --mode holdout: declare that the network, and every choice about it, was fixed "
             "before anyone looked at these examples. Without it the certificate is conditional.",
             group="What is certified",
-            switch=True,
         ),
     ] = False
 

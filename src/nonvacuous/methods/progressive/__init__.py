@@ -56,7 +56,6 @@ class Progressive(Method):
         Switch,
         Flag(
             "For --mode progressive: go on from the last checkpoint instead of training afresh.",
-            switch=True,
         ),
     ] = False
     standardize: Annotated[Switch, STANDARDIZE] = False
