@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from functools import cache
 
 from nonvacuous import __version__
 from nonvacuous.studies import STUDIES
@@ -184,10 +185,10 @@ def __getattr__(name: str) -> App:
     """``app``, the parser of all commands, made when somebody asks for it."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    parser = globals()["app"] = _parser()
-    return parser
+    return _parser()
 
 
+@cache
 def _parser() -> App:
     from cyclopts import App
 
@@ -270,12 +271,11 @@ def _run(tokens: list[str]) -> int:
     from nonvacuous.cli.output import write_error
     from nonvacuous.errors import NonvacuousError, Unrecognized
 
-    parser = globals().get("app") or __getattr__("app")
     command = tokens[0] if any(tokens[0] in names for names in COMMANDS.values()) else None
     with exits.started_with(tokens):
-        next_command = exits.help_of(command)
+        next_command = exits.command(*filter(None, [command]), "--help")
         try:
-            code = parser(tokens, exit_on_error=False, print_error=False)
+            code = _parser()(tokens, exit_on_error=False, print_error=False)
             sys.stdout.flush()
             return code if isinstance(code, int) else exits.DONE
         except (CycloptsError, NonvacuousError) as error:

@@ -119,10 +119,6 @@ def as_usage(prefix: str = "", *, instead: Instead = None) -> Iterator[None]:
         raise UsageError(text, instead=instead or error.instead) from error
 
 
-def help_of(command: str | None) -> str:
-    return "nonvacuous --help" if command is None else f"nonvacuous {command} --help"
-
-
 def trouble_of(error: OSError, *, writing: bool = False) -> str:
     """What the system says, with the file it says it about, and what to do if that is an output.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from nonvacuous.cli import output
-from nonvacuous.cli.exits import DONE, again, command, help_of
+from nonvacuous.cli.exits import DONE, again, command
 from nonvacuous.cli.flags import SWITCH, Json, NetworkFlags, check_free
 from nonvacuous.files import write_atomically
 from nonvacuous.report.wording import plural, printable
@@ -209,4 +209,4 @@ def _next(subject: Subject, network: NetworkFlags, weights: Path | None, svg: Pa
     if network.data is not None:
         asked = {"data": network.data, "model": network.model, "data_dir": network.data_dir}
         return command("certify", **asked)
-    return help_of("certify")
+    return command("certify", "--help")
