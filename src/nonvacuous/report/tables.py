@@ -32,7 +32,7 @@ TENSORS_SHOWN = 8
 
 @dataclass(frozen=True)
 class Bar:
-    """One row with a bar from ``start`` to ``end``, as fractions of the table's axis.
+    """One row with a bar to ``end``, from ``start`` on, as fractions of the table's axis.
 
     ``heading`` is set where a new group of rows begins, ``column`` where the row stands for a
     column of the rescaling.
@@ -41,8 +41,8 @@ class Bar:
     name: str
     detail: str
     value: str
-    start: float
     end: float
+    start: float = 0.0
     marked: bool = False
     heading: str = ""
     column: RescalingColumn | None = None
@@ -81,7 +81,7 @@ def step_rows(certificate: Certificate, steps: tuple[Step, ...]) -> tuple[Bar, .
         value = percent(step.risk_upper)
         if step.key != "counted":
             value = shown_bound(step.risk_upper, certificate)
-        rows.append(Bar(_STEPS[step.key], step.key, value, start, end, marked=step is steps[-1]))
+        rows.append(Bar(_STEPS[step.key], step.key, value, end, start, marked=step is steps[-1]))
         before = step.risk_upper
     return tuple(rows)
 
@@ -96,14 +96,13 @@ def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Ba
         if row.promised:
             detail = f"{detail}; this is the certificate" if detail else "this is the certificate"
         value = shown_bound(row.risk_upper, certificate)
-        shown.append(Bar(name, detail, value, 0.0, row.risk_upper, marked=row.promised))
+        shown.append(Bar(name, detail, value, row.risk_upper, marked=row.promised))
     twin = certificate.held_out_twin
     if twin is not None:
         counts = f"{whole(twin.errors)} of {whole(twin.examples)} wrong"
         detail = f"{clean(twin.description)} ({counts})"
-        shown.append(
-            Bar(twin_name(certificate), detail, percent_up(twin.risk_upper), 0.0, twin.risk_upper)
-        )
+        value = percent_up(twin.risk_upper)
+        shown.append(Bar(twin_name(certificate), detail, value, twin.risk_upper))
     axis = max(bar.end for bar in shown) or 1.0
     return tuple(replace(bar, end=bar.end / axis) for bar in shown)
 
@@ -126,7 +125,6 @@ def layer_rows(certificate: Certificate) -> tuple[Bar, ...]:
             name,
             f"{plural(size, 'weight')}, {percent(amount / total)} of the total",
             nats(amount),
-            0.0,
             amount / axis,
         )
         for name, size, amount in groups
@@ -147,9 +145,9 @@ def label_rows(certificate: Certificate, record: Mapping[str, Any] | None) -> tu
     true, shown = certificate.risk_upper, shown_bound(certificate.risk_upper, certificate, "≤ ")
     guess = 1.0 - 1.0 / certificate.data.classes
     return (
-        Bar("Real labels", "this certificate", shown, 0.0, true, marked=True),
-        Bar("Random labels", "the same recipe", f"≤ {percent_up(random)}", 0.0, random),
-        Bar("Guessing", "all that random labels allow", round_percent(guess), 0.0, guess),
+        Bar("Real labels", "this certificate", shown, true, marked=True),
+        Bar("Random labels", "the same recipe", f"≤ {percent_up(random)}", random),
+        Bar("Guessing", "all that random labels allow", round_percent(guess), guess),
     )
 
 
@@ -203,7 +201,6 @@ def rescaling_rows(certificate: Certificate) -> tuple[Bar, ...]:
                 name=_name(column),
                 detail=f"bound ≤ {percent_up(column.kl_inverse)}{cut}",
                 value=nats(amount),
-                start=0.0,
                 end=min(1.0, amount / axis),
                 marked=column.certified,
                 column=column,
