@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
 
+#: The phase of progress that is a sentence of its own.
+NOTE = "note"
+
 
 class Progress(Protocol):
     """What every long function accepts as `progress`: any callable with these four arguments."""

@@ -17,7 +17,7 @@ from rich.table import Column
 
 from nonvacuous.cli.exits import Stopped
 from nonvacuous.cli.output import narration_console
-from nonvacuous.progress import stopped_by_term
+from nonvacuous.progress import NOTE, stopped_by_term
 from nonvacuous.report.wording import printable
 
 #: Phases as the library names them, as a person would.
@@ -66,6 +66,9 @@ class Narration:
             self._bars.stop()
 
     def __call__(self, phase: str, done: int, total: int, message: str) -> None:
+        if phase == NOTE:
+            self.say(message)
+            return
         title, message = printable(_TITLES.get(phase, phase)), printable(message)
         if self._bars is not None:
             task = self._tasks.get(phase)
@@ -76,6 +79,8 @@ class Narration:
             # One line when a phase begins: a log file wants no bars.
             self._begun.add(phase)
             self._console.print(f"{title} ...", soft_wrap=True)
+        if phase == "cells":  # each that is finished is worth a line that stays
+            self.say(message)
 
     def say(self, text: str) -> None:
         """A line of its own, above the bars."""

@@ -18,17 +18,16 @@ from joblib import cpu_count
 
 from nonvacuous.cli import flags as shared
 from nonvacuous.cli.exits import DONE, FAILED, UsageError, again, as_usage, shown_page
-from nonvacuous.cli.narration import Narration, working
+from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import result_console, say, write_error, write_json, write_next
 from nonvacuous.cli.sweep import Where
 from nonvacuous.errors import FolderBusy, FolderTaken
 from nonvacuous.papers import REPRODUCTIONS
-from nonvacuous.progress import Progress
 from nonvacuous.rules.attempts import FILE_NAME
 from nonvacuous.studies import STUDIES
 from nonvacuous.study.running import PAGE, SETTINGS, Surroundings, run_study, write_pages
 from nonvacuous.study.settings import StudySettings
-from nonvacuous.study.study import NOTE, Context, Study
+from nonvacuous.study.study import Context, Study
 
 
 def __getattr__(name: str) -> Callable[..., int]:
@@ -177,9 +176,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
                 around = replace(around, ledger=around.ledger or Path("runs") / FILE_NAME)
             else:
                 used = folder
-            result = run_study(
-                study, settings, used, surroundings=around, progress=_progress(narration)
-            )
+            result = run_study(study, settings, used, surroundings=around, progress=narration)
             paths = {}
             if folder is not None:
                 command = again(without=[*shared.DECIDED_ANEW, "--json"])
@@ -249,15 +246,3 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
         flags["force"],
         flags["ledger"],
     )
-
-
-def _progress(narration: Narration) -> Progress:
-    """Bars as usual, and a line that stays for notes and for each cell that is finished."""
-
-    def progress(phase: str, done: int, total: int, message: str) -> None:
-        if phase != NOTE:
-            narration(phase, done, total, message)
-        if phase in (NOTE, "cells"):
-            narration.say(message)
-
-    return progress

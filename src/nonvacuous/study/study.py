@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pydantic import BaseModel, TypeAdapter
 
 from nonvacuous.errors import BadInput, nearest
-from nonvacuous.progress import Progress
+from nonvacuous.progress import NOTE, Progress
 from nonvacuous.report import html
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.attempts import ledger_beside
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nonvacuous.data import Dataset
-
-#: The phase of progress that is a sentence of its own.
-NOTE = "note"
-
 
 Settings = TypeVar("Settings", bound=StudySettings)
 Result = TypeVar("Result")
