@@ -123,23 +123,21 @@ def _is_flag(annotation: Any) -> bool:
 
 def _settings(kind: type[StudySettings], flags: dict[str, Any]) -> tuple[StudySettings, str]:
     """The settings that the flags ask for, and the name of the preset among them."""
-    chosen = [name for name in kind.presets if flags[name]]
-    if flags["config"] is not None:
-        chosen.append("config")
+    chosen = [name for name in (*kind.presets, "config") if flags[name]]
     if len(chosen) > 1:
         raise UsageError(
             f"--{chosen[0]} has settings of its own: leave out --{chosen[1]} or --{chosen[0]}."
         )
     given = {name: flags[name] for name in kind.model_fields if flags.get(name) is not None}
     needed = {name: given[name] for name in given if kind.model_fields[name].is_required()}
-    with as_usage("--" if flags["config"] is None else "--config: "):
-        if flags["config"] is not None:
+    preset = "" if flags["config"] else "".join(chosen)
+    with as_usage("--config: " if flags["config"] else "--"):
+        if flags["config"]:
             settings = kind.from_toml(flags["config"], **needed)
         else:
-            settings = getattr(kind, chosen[0])() if chosen else kind.of(needed)
+            settings = getattr(kind, preset)() if preset else kind.of(needed)
     with as_usage("--"):
-        settings = settings.changed(**given)
-    return settings, chosen[0] if chosen and chosen[0] != "config" else ""
+        return settings.changed(**given), preset
 
 
 def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
@@ -158,6 +156,8 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
         write_next(again(answer.next, without=shared.DECIDED_ANEW))
         return DONE
     _check_folder(study, folder, flags)
+    if folder is None and flags["ledger"] is None:
+        flags["ledger"] = Path("runs") / FILE_NAME  # not in a folder that goes
     around = _surroundings(study, flags)
 
     def stopped() -> tuple[str, str]:
@@ -171,11 +171,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
             narration = stack.enter_context(working(stopped))
             where = f", folder {folder}" if folder else ""
             narration.say(f"{title}, device {around.device}{where}")
-            if folder is None:
-                used = Path(stack.enter_context(TemporaryDirectory()))
-                around = replace(around, ledger=around.ledger or Path("runs") / FILE_NAME)
-            else:
-                used = folder
+            used = folder or Path(stack.enter_context(TemporaryDirectory()))
             result = run_study(study, settings, used, surroundings=around, progress=narration)
             paths = {}
             if folder is not None:
@@ -219,12 +215,8 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
     import torch
 
     device, threads, jobs = flags["device"], flags["threads"], flags["jobs"]
-    where = Where(
-        engine=flags["engine"],
-        address=flags["address"],
-        jobs=jobs,
-        threads=1 if threads is None else threads,
-    )
+    asked = {name: flags[name] for name in ("engine", "address", "jobs")}
+    where = Where(**asked, threads=1 if threads is None else threads)
     where.check()
     if device == "auto" or flags["engine"] == "local":
         device = shared.device_of(device)
@@ -237,12 +229,5 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
         engine = replace(where, jobs=jobs, gpus_per_task=share).made
     elif threads is not None:
         torch.set_num_threads(threads)
-    return Surroundings(
-        flags["data_dir"],
-        device,
-        engine,
-        jobs or 1,
-        flags["resume"],
-        flags["force"],
-        flags["ledger"],
-    )
+    same = {name: flags[name] for name in ("data_dir", "resume", "force", "ledger")}
+    return Surroundings(device=device, engine=engine, jobs=jobs or 1, **same)
