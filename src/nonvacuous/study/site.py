@@ -22,7 +22,7 @@ from nonvacuous.report import html, view, write_report
 from nonvacuous.report.measured import SHORT
 from nonvacuous.report.view import Mark
 from nonvacuous.report.wording import clean, nats, percent, percent_up, shortened
-from nonvacuous.study.runs import Run
+from nonvacuous.study.runs import Run, columns_of
 
 INDEX, PAGES = "index.html", "certificates"
 #: What else a certificate says of itself.
@@ -72,7 +72,7 @@ def columns(
     """Those shown in the table, those behind it, and those equal in all runs: said once."""
     certified = [row for run, row in zip(runs, rows, strict=True) if run.certificate is not None]
     asked = dict.fromkeys(name for run in runs for name in (*run.settings, "seed"))
-    given = dict.fromkeys(name for row in rows for name in row if name not in asked)
+    names = dict.fromkeys([*asked, *columns_of(rows)])
     shown = [Column("name", "Run", "name")]
     if certified:
         shown.append(Column("risk_upper", "Certificate", "promise"))
@@ -84,8 +84,8 @@ def columns(
             same.append(column)
         elif any(row.get(column.name) is not None for row in rows):
             shown.append(column)
-    titles = {name: title for name, title in _FURTHER.items() if name in given or name in asked}
-    titles |= {name: clean(name) for name in (*asked, *given) if name not in titles}
+    titles = {name: title for name, title in _FURTHER.items() if name in names}
+    titles |= {name: clean(name) for name in names if name not in titles}
     titles["seconds"] = "Seconds"
     rest: list[Column] = []
     for name, title in titles.items():
