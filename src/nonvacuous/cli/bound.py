@@ -79,7 +79,7 @@ class Given:
 def bound(
     *,
     examples: WholeNumber,
-    given: Given | None = None,
+    given: Given = Given(),  # noqa: B008
     confidence: float = 0.95,
     json: Json = False,
 ) -> int:
@@ -94,7 +94,7 @@ def bound(
         record = _calculate(
             checks.count("--examples", examples, minimum=1),
             checks.real("--confidence", confidence),
-            (given or Given()).checked(),
+            given.checked(),
         )
     return answered(record, _write_text, as_json=json)
 

@@ -30,7 +30,7 @@ def rescale(
     out: Path,
     gauge: Literal["optimal", "balanced"] | None = None,
     attack: float | None = None,
-    noise: Noise | None = None,
+    noise: Noise = Noise(),  # noqa: B008
     force: Annotated[bool, SWITCH] = False,
     ledger: Ledger = None,
     json: Json = False,
@@ -48,7 +48,6 @@ def rescale(
             number). Bounds that depend on the scale of the weights move; the function does not.
         force: Overwrite --out if it exists.
     """
-    noise = noise or Noise()
     with as_usage():
         for flag, value in (("--sigma", noise.sigma), ("--tau", noise.tau), ("--attack", attack)):
             if value is not None:

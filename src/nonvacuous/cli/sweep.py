@@ -92,7 +92,7 @@ def sweep(
     /,
     *,
     out: Path | None = None,
-    where: Where | None = None,
+    where: Where = Where(),  # noqa: B008
     retry_failed: Annotated[bool, SWITCH] = False,
     dry_run: Annotated[bool, SWITCH] = False,
     ledger: Ledger = None,
@@ -109,7 +109,6 @@ def sweep(
         retry_failed: Compute cells again that have failed before.
         dry_run: List the cells and which of them have ended, and compute nothing.
     """
-    where = where or Where()
     where.check()
     with exits.as_usage():
         plan = read_sweep(experiment)
