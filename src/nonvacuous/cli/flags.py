@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -172,10 +171,9 @@ def in_use(folder: Path) -> bool:
 
 def other_settings(folder: Path, asked: Mapping[str, Any]) -> list[str]:
     """The names of settings that the run in the folder has otherwise."""
-    from nonvacuous.certification.run_folder import flat, to_toml
+    from nonvacuous.certification.run_folder import CONFIG, flat
 
-    stored = flat(run_settings(folder))
-    now = flat(tomllib.loads(to_toml(asked)))
+    stored, now = flat(run_settings(folder)), CONFIG.read(CONFIG.write(asked))
     return [name for name in flat(asked) if stored.get(name) != now.get(name)]
 
 
