@@ -68,8 +68,7 @@ def _flags(study: Study[Any, Any]) -> list[inspect.Parameter]:
         flags.append(inspect.Parameter(name, only, annotation=kind, default=default))
 
     fields = study.settings.model_fields
-    for name in (*(name for name in fields if name != "seed"), "seed"):
-        field = fields[name]
+    for name, field in sorted(fields.items(), key=lambda item: item[0] == "seed"):
         if _is_flag(field.annotation):
             default = None if field.is_required() else field.default
             shown = " ".join(map(str, default)) if isinstance(default, tuple) else default

@@ -81,10 +81,6 @@ class Summary:
     failures: tuple[Failure, ...]
 
 
-def _nothing(_said: object) -> None:
-    pass
-
-
 @dataclass(eq=False)
 class Driver:
     """Computes every cell of a sweep that has not ended; :meth:`run` once.
@@ -105,8 +101,8 @@ class Driver:
     given: Mapping[str, Any] = field(default_factory=dict)
     progress: Progress | None = None
     cell_progress: Progress | None = None
-    ended: Callable[[Cell], None] = _nothing
-    say: Callable[[str], None] = _nothing
+    ended: Callable[[Cell], None] = lambda _cell: None
+    say: Callable[[str], None] = lambda _line: None
     session: str = field(default_factory=lambda: secrets.token_hex(8))
     left: dict[str, Cell] = field(default_factory=dict)
     failed: int = 0
