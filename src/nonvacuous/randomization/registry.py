@@ -197,9 +197,7 @@ def _redrawn_labels(setting: Setting) -> tuple[np.ndarray, np.ndarray]:
     what="inputs",
 )
 def _shuffled_pixels(setting: Setting) -> ImageRule:
-    shape = setting.train.example_shape
-    order = torch.from_numpy(setting.generator("pixel order").permutation(_positions(shape)))
-    order = order.to(setting.train.inputs.device)
+    order = setting.generator("pixel order").permutation(_positions(setting))
     return lambda image, random: _reordered(image, order)
 
 
@@ -209,13 +207,8 @@ def _shuffled_pixels(setting: Setting) -> ImageRule:
     what="inputs",
 )
 def _random_pixels(setting: Setting) -> ImageRule:
-    positions = _positions(setting.train.example_shape)
-
-    def rule(image: Tensor, random: np.random.Generator) -> Tensor:
-        order = torch.from_numpy(random.permutation(positions)).to(image.device)
-        return _reordered(image, order)
-
-    return rule
+    positions = _positions(setting)
+    return lambda image, random: _reordered(image, random.permutation(positions))
 
 
 @register_corruption(
@@ -233,11 +226,12 @@ def _gaussian(setting: Setting) -> ImageRule:
     return rule
 
 
-def _positions(shape: tuple[int, ...]) -> int:
+def _positions(setting: Setting) -> int:
     """How many pixels: the channels of an image (channels, height, width) move together."""
-    pixels = shape[1:] if len(shape) > 2 else shape
-    return math.prod(pixels)
+    shape = setting.train.example_shape
+    return math.prod(shape[1:] if len(shape) > 2 else shape)
 
 
-def _reordered(image: Tensor, order: Tensor) -> Tensor:
-    return image.reshape(-1, len(order))[:, order].reshape(image.shape)
+def _reordered(image: Tensor, order: np.ndarray) -> Tensor:
+    places = torch.from_numpy(order).to(image.device)
+    return image.reshape(-1, len(order))[:, places].reshape(image.shape)
