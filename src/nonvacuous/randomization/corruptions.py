@@ -7,6 +7,7 @@ numbers corrupt after cropping and before whitening each image.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -214,7 +215,7 @@ def corruption_findings(
     workers   processes that read the examples in the last check; 0 reads them here
     """
     parsed = parse_corruption(spec)
-    clean = Dataset(_copied(dataset.train), dataset.test and _copied(dataset.test))
+    clean = copy.deepcopy(dataset)
     first, again, other = (corrupt(dataset, spec, seed=own) for own in (seed, seed, seed + 1))
     return (
         *_drawn_once(parsed, first, again, other),
@@ -313,10 +314,6 @@ def _stacked(like: Examples, items: list[tuple[Tensor, int]]) -> Examples:
     inputs = torch.stack([item[0] for item in items])
     labels = torch.tensor([int(item[1]) for item in items], device=inputs.device)
     return replace(like, inputs=inputs, labels=labels)
-
-
-def _copied(examples: Examples) -> Examples:
-    return replace(examples, inputs=examples.inputs.clone(), labels=examples.labels.clone())
 
 
 def _same(one: Examples | None, two: Examples | None, *fields: str) -> bool:
