@@ -16,9 +16,9 @@ from nonvacuous.randomization.intervals import (
     error_rate,
     exact_rate,
     over_networks,
-    permutation_p_value,
     ratio_over_networks,
 )
+from nonvacuous.randomization.results import Permutations
 
 
 def binomial_tail(errors: int, examples: int, risk: float) -> float:
@@ -80,14 +80,12 @@ def test_a_permutation_p_value_is_valid():
     # Under the null hypothesis all values are alike: P(p <= a) is at most a.
     generator = np.random.default_rng(1)
     values = [
-        permutation_p_value(row[0], list(row[1:])) for row in generator.normal(size=(4000, 20))
+        Permutations(row[0], tuple(row[1:])).p_value for row in generator.normal(size=(4000, 20))
     ]
     for level in (0.05, 0.1, 0.3):
         assert np.mean(np.array(values) <= level) <= level + 3 * math.sqrt(level / 4000)
-    assert permutation_p_value(0.0, [0.5] * 19) == pytest.approx(0.05)
-    assert permutation_p_value(0.5, [0.5] * 19) == 1.0
-    with pytest.raises(BadInput):
-        permutation_p_value(0.5, [])
+    assert Permutations(0.0, (0.5,) * 19).p_value == pytest.approx(0.05)
+    assert Permutations(0.5, (0.5,) * 19).p_value == 1.0
 
 
 def test_renaming_classes_against_going_through_all_of_them():

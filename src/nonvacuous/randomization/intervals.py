@@ -179,17 +179,3 @@ def ratio_over_networks(
     logs = [math.log(top / bottom) for top, bottom in zip(numerators, denominators, strict=True)]
     mean = over_networks(logs, confidence=confidence)
     return Interval(math.exp(mean.value), math.exp(mean.low), math.exp(mean.high), mean.how)
-
-
-def permutation_p_value(observed: float, permuted: Sequence[float]) -> float:
-    """How often permuted labels do at least as well (here: err as rarely) as the true ones.
-
-    The observed labeling counts as one of the permutations, which makes the p-value exact; it is
-    never below 1 / (permutations + 1).
-
-    >>> permutation_p_value(0.03, [0.9, 0.88, 0.91])
-    0.25
-    """
-    if not permuted:
-        raise BadInput("permutation_p_value: train at least one network on permuted labels")
-    return (1 + sum(value <= observed for value in permuted)) / (1 + len(permuted))
