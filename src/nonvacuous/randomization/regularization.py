@@ -23,15 +23,6 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 @dataclass(frozen=True)
-class Regularizer:
-    """One row of the matrix: what is switched, and how training is told."""
-
-    name: str
-    options: dict[str, Any]
-    switched: bool = False
-
-
-@dataclass(frozen=True)
 class RegularizationRow:
     """Errors with one regularizer, one number for each seed.
 
@@ -48,20 +39,20 @@ class RegularizationRow:
 
 def regularizers(
     module: nn.Module, example_shape: tuple[int, ...]
-) -> tuple[list[Regularizer], list[RegularizationRow]]:
+) -> tuple[dict[str, dict[str, Any]], list[RegularizationRow]]:
     """What can be switched for this network and these inputs, and what cannot, with the reason.
 
-    The network is used up.
+    By name how training is told; nothing where the network itself is another. It is used up here.
     """
-    rows = [Regularizer("weight decay", {"weight_decay": WEIGHT_DECAY})]
+    rows: dict[str, dict[str, Any]] = {"weight decay": {"weight_decay": WEIGHT_DECAY}}
     missing = []
     if linear_layers_after_the_first(module):
-        rows.append(Regularizer("dropout", {"dropout": DROPOUT}))
+        rows["dropout"] = {"dropout": DROPOUT}
     else:
         note = "the network has no linear layer after its first layer"
         missing.append(RegularizationRow("dropout", note=note))
     if len(example_shape) == 3:
-        rows.append(Regularizer("random crops", {"augmentation": "crop"}))
+        rows["random crops"] = {"augmentation": "crop"}
     else:
         missing.append(RegularizationRow("random crops", note="the inputs are not images"))
     switched, how = switch_batch_norm(module)
@@ -69,7 +60,7 @@ def regularizers(
         note = "no place for it was found: hidden layers followed by ReLU in an nn.Sequential"
         missing.append(RegularizationRow("batch normalization", note=note))
     else:
-        rows.append(Regularizer(how, {}, switched=True))
+        rows[how] = {}
     return rows, missing
 
 

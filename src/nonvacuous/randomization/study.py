@@ -274,9 +274,9 @@ class _Parts:
         ]
         shape = self.dataset.train.example_shape
         possible, impossible = regularizers(self.build(settings.seed), shape)
-        for entry in possible:
-            own = BuiltInLearner(switched, settings, self.device) if entry.switched else None
-            name, asked = entry.name.replace(" ", "-"), partial(tasks, entry.options)
-            outcomes = self.workshop.train(name, asked, count=2 * count, learner=own)
-            rows.append(row_of(entry.name, outcomes[:count], outcomes[count:]))
+        for name, options in possible.items():
+            own = None if options else BuiltInLearner(switched, settings, self.device)
+            part, asked = name.replace(" ", "-"), partial(tasks, options)
+            outcomes = self.workshop.train(part, asked, count=2 * count, learner=own)
+            rows.append(row_of(name, outcomes[:count], outcomes[count:]))
         return (*rows, *impossible)
