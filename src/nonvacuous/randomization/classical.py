@@ -194,9 +194,6 @@ def _wrong(predictor: Predictor, examples: Examples) -> Tensor:
         return predictor(examples.inputs).argmax(dim=1) != examples.labels
 
 
-# Capacity numbers of a network: what it could do with any labels, whatever they are.
-
-
 @dataclass(frozen=True)
 class Capacity:
     """What the architecture could do with any labels: never looks at them.

@@ -92,7 +92,3 @@ class StudySettings(Settings):
     def training(self) -> dict[str, Any]:
         """What the built-in training is told, the same in every condition."""
         return self.model_dump(include=_TRAINING)
-
-    def record(self) -> dict[str, Any]:
-        """Plain values, as JSON has them."""
-        return self.model_dump(mode="json")
