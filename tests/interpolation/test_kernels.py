@@ -102,10 +102,10 @@ def test_median_squared_distance():
     ("name", "numbers", "message"),
     [
         ("gausian", {}, "did you mean gaussian"),
-        ("gaussian", {"gamma": 0.0}, "gamma must be a positive number"),
-        ("laplace", {"gamma": float("nan")}, "gamma must be a positive number"),
+        ("gaussian", {"gamma": 0.0}, "gamma must be positive"),
+        ("laplace", {"gamma": float("nan")}, "gamma must be finite"),
         ("polynomial", {"degree": 1.5}, "whole number"),
-        ("polynomial", {"offset": -1.0}, "no kernel"),
+        ("polynomial", {"offset": -1.0}, "offset must not be negative"),
         ("linear", {"gamma": 1.0}, "does not take gamma"),
     ],
 )

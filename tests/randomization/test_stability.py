@@ -81,8 +81,6 @@ def test_bad_input() -> None:
     twice = examples.subset([0, 1, 0])
     with pytest.raises(BadInput, match="occurs 2 times"):
         uniform_stability(nearest_neighbor, twice, position=2)
-    for position in (20, -1):
-        with pytest.raises(BadInput, match=r"outside 0\.\.19"):
-            uniform_stability(nearest_neighbor, examples, position=position)
-    with pytest.raises(BadInput, match="not a whole number"):
-        uniform_stability(nearest_neighbor, examples, position=1.0)  # type: ignore[arg-type]
+    for position in (20, -1, 1.0):
+        with pytest.raises(BadInput, match="position must"):
+            uniform_stability(nearest_neighbor, examples, position=position)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
+from nonvacuous.bounds import checks
 from nonvacuous.distributions.storage import load_tensors, save_tensors, tensors_digest
 from nonvacuous.errors import BadInput
 
@@ -143,8 +144,7 @@ class DiagonalGaussian:
         S that ``order * S**2 <= (order - 1) * s**2``: the divergence does not exist there, and a
         bound that uses it says nothing. Lower the order or widen the prior.
         """
-        if not (math.isfinite(order) and order > 1):
-            raise BadInput(f"order must be a finite number above 1, got {order!r}")
+        checks.within("order", order, 1.0, open=True)
         return self._compared(prior, partial(_renyi, order=order), least=0.0)
 
     def log_density_ratio(self, prior: DiagonalGaussian, weights: Mapping[str, Tensor]) -> float:
@@ -285,11 +285,7 @@ def _kl(m: Tensor, s: Tensor, prior_m: Tensor, prior_s: Tensor) -> tuple[Tensor,
 def _renyi(
     m: Tensor, s: Tensor, prior_m: Tensor, prior_s: Tensor, *, order: float
 ) -> tuple[Tensor, Tensor]:
-    """The same for the Rényi divergence of an order above 1; infinite where it is undefined.
-
-    It exists only while the posterior is not much wider than the prior:
-    ``order * S^2 > (order - 1) * s^2`` for every weight.
-    """
+    """The same for the Rényi divergence of an order above 1; infinite where it is undefined."""
     gap = order - 1.0
     excess, log_ratio, log_size = _compare_scales(s, prior_s)
     mixed = 1.0 - gap * excess

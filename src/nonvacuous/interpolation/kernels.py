@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput, nearest
 
 
@@ -46,13 +47,13 @@ def gaussian(gamma: float = 1.0) -> Kernel:
     >>> gaussian(0.5).function(torch.tensor([2.0], dtype=torch.float64)).item()
     0.36787944117144233
     """
-    rate = _positive("gamma", gamma)
+    rate = checks.positive("gamma", gamma)
     return Kernel("gaussian", {"gamma": rate}, "distances", lambda d: d.mul_(-rate).exp_())
 
 
 def laplace(gamma: float = 1.0) -> Kernel:
     """exp(−gamma ‖x−y‖), Euclidean distance: rougher than the Gaussian, never near-singular."""
-    rate = _positive("gamma", gamma)
+    rate = checks.positive("gamma", gamma)
     return Kernel("laplace", {"gamma": rate}, "distances", lambda d: d.sqrt_().mul_(-rate).exp_())
 
 
@@ -60,14 +61,11 @@ def polynomial(degree: float = 3, offset: float = 1.0, scale: float = 1.0) -> Ke
     """(scale ⟨x, y⟩ + offset) to the power of a whole number."""
     if not (isinstance(degree, Real) and degree >= 1 and float(degree).is_integer()):
         raise BadInput(f"polynomial: the degree must be a whole number from 1, not {degree!r}")
-    power, factor = int(degree), _positive("scale", scale)
-    if not (isinstance(offset, Real) and 0 <= offset < math.inf):
-        raise BadInput(
-            f"polynomial: the offset must not be negative, else this is no kernel; got {offset!r}"
-        )
+    power, factor = int(degree), checks.positive("scale", scale)
+    offset = checks.non_negative("offset", offset)  # else this is no kernel
     return Kernel(
         "polynomial",
-        {"degree": power, "offset": float(offset), "scale": factor},
+        {"degree": power, "offset": offset, "scale": factor},
         "products",
         lambda p: p.mul_(factor).add_(offset).pow_(power),
         # Monomials of that degree in the coordinates (and, with an offset, of lower degree).
@@ -117,16 +115,6 @@ def median_squared_distance(points: Tensor, *, seed: int = 0, sample: int = 2000
     if len(few) < 2:
         return 1.0
     return float(torch.pdist(few.cpu()).square().median())
-
-
-def _positive(name: str, value: float) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise BadInput(f"{name} must be a positive number, got {value!r}")
-    return number
 
 
 #: Rows and columns of a tile while products are computed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import tempfile
 import time
@@ -13,12 +12,11 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
+from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation.cholesky import TILE, entries
 from nonvacuous.memory import available_memory
 from nonvacuous.progress import describe_seconds
-
-_GIGA = 1e9
 
 
 def available_on(device: torch.device) -> int:
@@ -53,8 +51,8 @@ def describe_bytes(count: float) -> str:
     >>> describe_bytes(7_440_000_000), describe_bytes(52_000_000), describe_bytes(900)
     ('7.4 GB', '52 MB', '0.9 kB')
     """
-    if count >= _GIGA:
-        return f"{count / _GIGA:,.1f} GB"
+    if count >= 1e9:
+        return f"{count / 1e9:,.1f} GB"
     if count >= 1e6:
         return f"{count / 1e6:.0f} MB"
     return f"{count / 1e3:.1f} kB"
@@ -91,10 +89,9 @@ class Limits:
     tile: int = TILE
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.tolerance) and self.tolerance > 0):
-            raise BadInput(f"tolerance must be a positive number, got {self.tolerance!r}")
-        if self.iterations < 0 or self.tile < 1:
-            raise BadInput(f"iterations below 0 or tile below 1: {self.iterations}, {self.tile}")
+        checks.positive("tolerance", self.tolerance)
+        checks.count("iterations", self.iterations)
+        checks.count("tile", self.tile, minimum=1)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput, Unsupported
 
 #: Every float64 is a whole number times 2**-1074.
@@ -68,8 +69,7 @@ def construct(positions: Sequence[int], values: Sequence[int], *, depth: int = 2
     ['5', '-10', '7']
     """
     count = len(positions)
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 2:
-        raise BadInput(f"depth must be a whole number from 2 up, not {depth!r}")
+    checks.count("depth", depth, minimum=2)
     if depth - 1 > count:
         raise BadInput(
             f"depth {depth} has {depth - 1:,} hidden layers for {count:,} distinct points; every "

@@ -156,13 +156,8 @@ def uniform_stability(
     the uniform stability of the rule, the largest difference that any swap can make, is exactly 1.
     Another example with an equal input would have to be fitted too, so it is refused.
     """
-    if isinstance(position, bool) or not isinstance(position, int):
-        raise BadInput(f"uniform_stability: position = {position!r} is not a whole number")
-    if not 0 <= position < len(examples):
-        raise BadInput(
-            f"uniform_stability: position {position} is outside 0..{len(examples) - 1} of "
-            f"{examples.name}"
-        )
+    last = len(examples) - 1
+    checks.at_most("position", checks.count("position", position), "the last one", last)
     alike = (examples.inputs == examples.inputs[position]).flatten(1).all(dim=1)
     if int(alike.sum()) > 1:
         raise BadInput(

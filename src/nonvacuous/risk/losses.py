@@ -15,6 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 
 
@@ -107,8 +108,7 @@ def margin_loss(margin: float) -> Loss:
     With margin 0 this is :data:`zero_one`; it is never below it, so a bound on the margin loss
     bounds the error.
     """
-    if not (math.isfinite(margin) and margin >= 0):
-        raise BadInput(f"margin must be a finite number of at least 0, got {margin!r}")
+    checks.non_negative("margin", margin)
     ahead = partial(_not_ahead, margin=margin)
     name = f"margin {written(margin)}"
     return Loss(name=name, lower=0.0, upper=1.0, function=ahead, binary=True)
@@ -120,10 +120,7 @@ def bounded_cross_entropy(minimum_probability: float = 1e-5) -> Loss:
     ``-ln(max(p, minimum_probability)) / ln(1 / minimum_probability)``, where p is the softmax
     probability of the right class: a loss in [0, 1].
     """
-    if not 0 < minimum_probability < 1:
-        raise BadInput(
-            f"minimum_probability must lie strictly between 0 and 1, got {minimum_probability!r}"
-        )
+    checks.within("minimum_probability", minimum_probability, 0.0, 1.0, open=True)
     largest = -math.log(minimum_probability)
 
     def function(outputs: Tensor, labels: Tensor) -> Tensor:
