@@ -140,7 +140,7 @@ def test_a_pipe_does_not_make_anybody_wait(run: Path, invoke: Any) -> None:
     assert invoke("report", "c").code == exits.FAILED
     assert invoke("runs", ".").code == exits.DONE
     with pytest.raises(BadInput):
-        EventLog(run / "events.jsonl").append("prior", "epoch")
+        EventLog(run / "events.jsonl").append("prior", 0, {})
 
 
 def test_temporary_names_cannot_be_foreseen(

@@ -29,24 +29,15 @@ class EventLog:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.cut_back(-1)
 
-    def append(
-        self,
-        phase: str,
-        event: str,
-        *,
-        epoch: int | None = None,
-        metrics: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Add one line with the time, the phase, what happened and the numbers that go with it."""
-        record: dict[str, Any] = {
+    def append(self, phase: str, epoch: int, metrics: Mapping[str, Any]) -> None:
+        """Add one line with the time, the phase, and the numbers of the epoch that has ended."""
+        record = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "phase": phase,
-            "event": event,
+            "event": "epoch",
+            "epoch": epoch,
+            "metrics": dict(metrics),
         }
-        if epoch is not None:
-            record["epoch"] = epoch
-        if metrics:
-            record["metrics"] = dict(metrics)
         line = json.dumps(record, allow_nan=False) + "\n"
         # One write of whole lines in append mode: a kill tears at most the last line.
         with open_here(self.path, "ab") as file:
@@ -86,27 +77,15 @@ def read_events(path: Path) -> list[dict[str, Any]]:
     return events
 
 
-class TensorBoard:
-    """Writes the metrics of every epoch for TensorBoard."""
-
-    def __init__(self, folder: Path, *, first_epoch: int = 0) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise Unsupported(
-                "tensorboard= was given, but the package tensorboard is not installed. Install it "
-                "with `pip install tensorboard`, or leave tensorboard= out: events.jsonl holds "
-                "the same numbers."
-            ) from error
-        # Epochs after the checkpoint that a run resumes from are shown once, not twice.
-        self._writer = SummaryWriter(log_dir=str(folder), purge_step=first_epoch or None)
-
-    def write(self, phase: str, epoch: int, metrics: Mapping[str, Any]) -> None:
-        """Write every number among the metrics as a curve named `phase/metric`."""
-        for name, value in metrics.items():
-            if isinstance(value, int | float):
-                self._writer.add_scalar(f"{phase}/{name}", value, global_step=epoch)
-
-    def close(self) -> None:
-        """Flush and close the files."""
-        self._writer.close()
+def tensorboard_writer(folder: Path, *, first_epoch: int = 0) -> Any:
+    """A `SummaryWriter` for curves from this epoch on."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise Unsupported(
+            "tensorboard= was given, but the package tensorboard is not installed. Install it "
+            "with `pip install tensorboard`, or leave tensorboard= out: events.jsonl holds "
+            "the same numbers."
+        ) from error
+    # Epochs after the checkpoint that a run resumes from are shown once, not twice.
+    return SummaryWriter(log_dir=str(folder), purge_step=first_epoch or None)

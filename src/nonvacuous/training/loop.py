@@ -18,7 +18,7 @@ from nonvacuous.errors import NonvacuousError
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.checkpoint import OtherConfiguration, load_checkpoint, save_checkpoint
-from nonvacuous.training.events import EventLog, TensorBoard
+from nonvacuous.training.events import EventLog, tensorboard_writer
 from nonvacuous.training.optimizers import OPTIMIZER, restore_optimizer, set_rate
 from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
@@ -144,7 +144,7 @@ def run_epochs(
     reporter = Reporter(records.progress, phase, done=done)
     board = None
     if records.tensorboard is not None and not run.finished:
-        board = TensorBoard(records.tensorboard, first_epoch=run.epoch)
+        board = tensorboard_writer(records.tensorboard, first_epoch=run.epoch)
     while not run.finished and run.epoch < epochs:
         epoch = run.epoch
         title = f"epoch {epoch + 1} of {epochs}"
@@ -169,9 +169,10 @@ def run_epochs(
             raise diverged
         learner.facts["history"].append(metrics)
         if run.log is not None:
-            run.log.append(phase, "epoch", epoch=epoch, metrics=metrics)
+            run.log.append(phase, epoch, metrics)
         if board is not None:
-            board.write(phase, epoch, metrics)
+            for name, value in metrics.items():
+                board.add_scalar(f"{phase}/{name}", value, global_step=epoch)
         run.epoch = epoch + 1
         run.finished = stop or run.epoch == epochs
         words = "".join(f", {name} {value:.4g}" for name, value in numbers.items())
