@@ -56,8 +56,6 @@ class RiskEstimate:
         return self.lower + (self.upper - self.lower) * self.total / self.trials
 
 
-# Work in pieces that fit into memory, and in smaller ones when they do not.
-
 # A piece on a processor should stay near its caches; on an accelerator it should fill the chip.
 _PROCESSOR_BYTES = 48 << 20
 _ACCELERATOR_BYTES = 4 << 30
@@ -107,9 +105,6 @@ def plain_precision(device: torch.device) -> Iterator[None]:
             allow_tf32=False,
         ):
             yield
-
-
-# What must hold before a risk is measured: fitting examples, and a network in evaluation mode.
 
 
 def as_pair(examples: Any) -> tuple[Tensor, Tensor]:
@@ -177,8 +172,6 @@ def check_device(module: nn.Module, device: torch.device) -> None:
                 "both to one device (module.to, posterior.to)"
             )
 
-
-# Which example each trial looks at, arranged so that equal examples stand together.
 
 _BLOCK = 1 << 24
 
