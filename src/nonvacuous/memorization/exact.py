@@ -171,11 +171,6 @@ class LemmaCheck:
         return self.is_triangular and self.rank == self.size and self.smallest_eigenvalue > 0
 
 
-def smallest_eigenvalue(positions: Sequence[int], knots: Sequence[int]) -> int:
-    """The smallest distance between a point and its own knot: linear in the number of points."""
-    return min(position - knot for position, knot in zip(positions, knots, strict=True))
-
-
 def check_lemma(positions: Sequence[int], knots: Sequence[int]) -> LemmaCheck:
     """Write the matrix out and check every claim, with exact elimination for the rank."""
     if not 0 < len(positions) <= LARGEST or len(positions) != len(knots):
@@ -187,7 +182,7 @@ def check_lemma(positions: Sequence[int], knots: Sequence[int]) -> LemmaCheck:
     return LemmaCheck(
         size=len(positions),
         is_triangular=all(not any(row[i + 1 :]) for i, row in enumerate(entries)),
-        smallest_eigenvalue=Fraction(smallest_eigenvalue(positions, knots)),
+        smallest_eigenvalue=min(row[i] for i, row in enumerate(entries)),
         rank=_rank(entries),
     )
 

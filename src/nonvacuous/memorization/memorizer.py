@@ -15,7 +15,6 @@ import torch
 
 from nonvacuous.bounds.capacity import MemorizationSizes, memorization_sizes
 from nonvacuous.errors import BadInput
-from nonvacuous.memorization import exact
 from nonvacuous.memorization.construction import (
     Construction,
     StoredWeights,
@@ -99,8 +98,8 @@ class Memorizer:
     def smallest_eigenvalue(self) -> float:
         """The lemma's: the smallest gap between a point and its knot, over the whole range."""
         made = self.construction
-        span = made.positions[-1] - made.knots[0]
-        return exact.smallest_eigenvalue(made.positions, made.knots) / span
+        gaps = (z - b for z, b in zip(made.positions, made.knots, strict=True))
+        return min(gaps) / (made.positions[-1] - made.knots[0])
 
     @cached_property
     def weights(self) -> StoredWeights:
