@@ -178,9 +178,6 @@ class ManyResult:
     seconds: float
 
 
-# Checks of what `train_many` is given, before anything long begins.
-
-
 def check_jobs(jobs: Sequence[Job], examples: ManyExamples) -> None:
     """Jobs that ask for what there is."""
     inputs, crop_size = examples.inputs, examples.crop_size

@@ -108,8 +108,6 @@ class Stack(ABC):
         half = self._settings.precision == "bfloat16"
         return torch.autocast(self._material.device.type, dtype=torch.bfloat16, enabled=half)
 
-    # -- works ------------------------------------------------------------------------------------
-
     def ready(self) -> None:
         """Record what will be replayed."""
         if self.recordings is None:
@@ -142,8 +140,6 @@ class Stack(ABC):
         if self.recordings is not None:
             self.recordings.end()
 
-    # -- an epoch ---------------------------------------------------------------------------------
-
     def begin_epoch(self, epoch: int) -> None:
         """Set what the steps of an epoch share."""
         jobs, examples = self.jobs.values(), self._material.examples
@@ -154,7 +150,9 @@ class Stack(ABC):
         self.chance.step.fill_(epoch * len(self.batches["step"]))
 
     def _step(self, size: int) -> None:
-        chosen = self._orders[:, following(self._start, size, self._material.examples)]
+        # An epoch never gets beyond the last one; the trial runs before a recording do.
+        places = self._start + torch.arange(size, device=self._start.device)
+        chosen = self._orders[:, places % self._material.examples]
         labels = self._material.labels[self._rows, chosen]
         outputs = self.outputs(self._batch(chosen), training=True)
         # The sum over the networks of their mean losses: each one's gradient is that of its own.
@@ -190,8 +188,6 @@ class Stack(ABC):
         # The layout of images in memory is that of one network where there is but one.
         return seen[0].unsqueeze(0) if len(seen) == 1 else torch.stack(seen)
 
-    # -- measuring --------------------------------------------------------------------------------
-
     def _measure_train(self, size: int) -> None:
         material = self._material
         chosen, valid = window(self._start, size, material.examples)
@@ -226,8 +222,6 @@ class Stack(ABC):
         among = torch.zeros_like(wrong) if marked is None else wrong & marked
         counts = torch.stack([losses, wrong, among], dim=2)
         self.sums[name] += counts.sum(dim=1, dtype=torch.float64)
-
-    # -- the networks -----------------------------------------------------------------------------
 
     def changed(self) -> list[Tensor]:
         """The tensors of the networks that steps change."""
@@ -270,14 +264,6 @@ def _losses(outputs: Tensor, labels: Tensor) -> Tensor:
     """The cross-entropy of each example, from outputs (networks, batch, classes)."""
     losses = cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none")
     return losses.view(labels.shape)
-
-
-def following(start: Tensor, size: int, examples: int) -> Tensor:
-    """The places start, start + 1, ..., beginning anew after the last one.
-
-    An epoch never gets there; the trial runs before a recording do.
-    """
-    return (start + torch.arange(size, device=start.device)) % examples
 
 
 def window(start: Tensor, size: int, examples: int) -> tuple[Tensor, Tensor]:

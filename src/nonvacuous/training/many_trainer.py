@@ -104,7 +104,10 @@ class Matrices(Stack):
         # over all of them, would otherwise keep one corner of a GPU busy.
         parts = rows.shape[2] if rows.ndim == 5 else 1
         if parts > 1:
-            weight, bias = (_repeated(tensor, parts) for tensor in (weight, bias))
+            weight, bias = (
+                tensor.unsqueeze(1).expand(-1, parts, -1, -1).flatten(0, 1)
+                for tensor in (weight, bias)
+            )
         sums = torch.baddbmm(bias, rows.reshape(len(weight), -1, rows.shape[-1]), weight)
         return sums.view(*rows.shape[:-1], -1)
 
@@ -114,11 +117,6 @@ class Matrices(Stack):
             if window:  # the inverse of `_matrix`, as a view
                 own[weight] = tensors[weight].unflatten(0, window).permute(3, 2, 0, 1)
         return own
-
-
-def _repeated(tensor: Tensor, times: int) -> Tensor:
-    """Each entry of the first axis so many times in a row."""
-    return tensor.unsqueeze(1).expand(-1, times, -1, -1).flatten(0, 1)
 
 
 def _window(layer: nn.Linear | nn.Conv2d) -> tuple[int, ...]:
