@@ -287,9 +287,6 @@ def _identity(kernel: Kernel, points: Tensor) -> str:
     return f"{kernel.name} {sorted(kernel.parameters.items())} {tuple(points.shape)} {digest}"
 
 
-# What must hold before a function can be made to pass through points; looked at before work.
-
-
 def as_points(points: Any, *, what: str = "points") -> Tensor:
     """(points, coordinates) float64; images are laid out flat."""
     given = _real(points, what)

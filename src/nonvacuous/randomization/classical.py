@@ -17,14 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.bounds import checks
-from nonvacuous.bounds.capacity import (
-    memorization_sizes,
-    memorization_verdict,
-    rademacher_gap,
-    vc_lower,
-    vc_upper,
-)
+from nonvacuous.bounds import capacity, checks
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NonvacuousError, NotYetSupported
 from nonvacuous.networks import capture, fold_batch_norm
@@ -73,7 +66,7 @@ def rademacher_estimate(
         )
     fits = np.array([1.0 - 2.0 * count / examples for count in wrong])
     estimate, failure = float(fits.mean()), checks.failure_of(confidence)
-    gap = rademacher_gap(rademacher=max(0.0, estimate), examples=examples, failure=failure)
+    gap = capacity.rademacher_gap(rademacher=max(0.0, estimate), examples=examples, failure=failure)
     if any(wrong):
         worth = "says nothing" if gap >= 1.0 else f"would be {gap:.3f}"
         several = len(fits) > 1
@@ -107,12 +100,6 @@ def sign_vectors(count: int, examples: int, *, seed: int) -> Tensor:
     )
     return torch.from_numpy(np.stack([g.integers(0, 2, length) for g in generators]))
 
-
-# Stability of a learning rule: what changes when one training example does.
-#
-# Uniform stability asks for the worst case over all training sets. A rule that fits every labeling
-# has the worst there is: change one label, and the prediction there must follow. So it is shown by
-# one swap and not estimated, and it is the same for true and for random labels.
 
 Predictor = Callable[[Tensor], Tensor]
 """Inputs (examples, ...) in, class scores (examples, classes) out."""
@@ -153,7 +140,8 @@ def uniform_stability(
     """Change the label of one training example, learn again from the same seed, and compare.
 
     Where both predictors fit their training set, the loss at (input, old label) goes from 0 to 1:
-    the uniform stability of the rule, the largest difference that any swap can make, is exactly 1.
+    the uniform stability of the rule, the largest difference that any swap in any training set can
+    make, is exactly 1. So one swap shows it, and it is the same for true and for random labels.
     Another example with an equal input would have to be fitted too, so it is refused.
     """
     last = len(examples) - 1
@@ -203,7 +191,7 @@ def capacity_of(module: nn.Module, examples: Examples) -> Capacity:
     """VC dimension and sizes that suffice to memorize, for this network and these examples."""
     count, inputs = len(examples), examples.inputs[0].numel()
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    sizes = memorization_sizes(examples=count, inputs=inputs)
+    sizes = capacity.memorization_sizes(examples=count, inputs=inputs)
     lines = [
         ("weights of this network", f"{parameters:,}", f"{parameters / count:,.1f} per example"),
         (
@@ -234,7 +222,9 @@ def _by_theorem(
     what = "this network, by theorem"
     try:
         widths = perceptron_widths(capture(module, example))
-        known = memorization_verdict(examples=count, inputs=example[0].numel(), widths=widths)
+        known = capacity.memorization_verdict(
+            examples=count, inputs=example[0].numel(), widths=widths
+        )
     except NonvacuousError as error:
         return None, (what, "no theorem here covers it", str(error).splitlines()[0])
     reason = (known.any_distinct or known.general_position or ("",))[0]
@@ -247,14 +237,14 @@ def _vc(
     """From above, counted on the captured graph; of a perceptron from below as well."""
     try:
         layers = score_difference(capture(fold_batch_norm(module, example), example))
-        upper = vc_upper(
+        upper = capacity.vc_upper(
             parameters=[own for own, _ in layers], comparisons=[signs for _, signs in layers]
         )
     except NonvacuousError as error:
         return ("VC dimension", "not counted", str(error).splitlines()[0])
     ends = f"at most {upper:,}"
     if widths is not None:
-        ends = f"{vc_lower(inputs=example[0].numel(), widths=widths):,} to {upper:,}"
+        ends = f"{capacity.vc_lower(inputs=example[0].numel(), widths=widths):,} to {upper:,}"
     if upper > count:
         meaning = f"the same for true and random labels; a bound needs far more than n = {count:,}"
     else:

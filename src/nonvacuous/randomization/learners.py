@@ -23,14 +23,10 @@ from nonvacuous.models import seeded
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.conditions import Condition, many_examples
 from nonvacuous.randomization.settings import StudySettings
+from nonvacuous.training import user_training
 from nonvacuous.training.many import train_many
 from nonvacuous.training.many_jobs import Job, ManySettings
-from nonvacuous.training.user_training import (
-    TrainingFunction,
-    call,
-    check_signature,
-    source_digest,
-)
+from nonvacuous.training.user_training import TrainingFunction
 
 #: Below this share of all learning rates, what is left of them changes nothing any more.
 SPENT = 0.05
@@ -305,7 +301,7 @@ class UserLearner:
         self, build: Build, train: TrainingFunction, device: torch.device, *, name: str | None
     ) -> None:
         self.name: str = name or str(getattr(train, "__qualname__", type(train).__name__))
-        check_signature(train, name=self.name)
+        user_training.check_signature(train, name=self.name)
         self._build, self._train, self._device = build, train, device
 
     def learn(
@@ -316,11 +312,11 @@ class UserLearner:
         if progress is not None:
             progress("training", 0, 1, f"{condition.name}, seed {task.seed}")
         module = self._build(task.seed).to(self._device)
-        training = {"function": self.name, "source": source_digest(self._train)}
+        training = {"function": self.name, "source": user_training.source_digest(self._train)}
         configuration = _configuration(module, task.seed, training)
         curve: list[CurvePoint] = []
         start = time.perf_counter()
-        network = call(
+        network = user_training.call(
             self._train,
             module,
             condition.train.inputs.to(self._device),

@@ -7,15 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nonvacuous.randomization import intervals
 from nonvacuous.randomization.classical import Capacity, Rademacher
 from nonvacuous.randomization.conditions import ConditionCertificate, noise_of
-from nonvacuous.randomization.intervals import (
-    ChanceTest,
-    Interval,
-    error_rate,
-    over_networks,
-    ratio_over_networks,
-)
+from nonvacuous.randomization.intervals import ChanceTest, Interval
 from nonvacuous.randomization.learners import Outcome
 from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.randomization.regularization import RegularizationRow
@@ -172,13 +167,13 @@ def condition_result(
     )
     fit_epochs = relative = None
     if len(own) == len(outcomes):
-        fit_epochs = over_networks(own, confidence=confidence)
+        fit_epochs = intervals.over_networks(own, confidence=confidence)
         if len(base) == len(true):
-            relative = ratio_over_networks(own, base, confidence=confidence)
-    test = error_rate(
+            relative = intervals.ratio_over_networks(own, base, confidence=confidence)
+    test = intervals.error_rate(
         [outcome.test_errors for outcome in outcomes], first.test_examples, confidence=confidence
     )
-    gap = over_networks([outcome.gap for outcome in outcomes], confidence=confidence)
+    gap = intervals.over_networks([outcome.gap for outcome in outcomes], confidence=confidence)
     # The training error is known exactly: the gap is as uncertain as the test error.
     shift = gap.value - test.value
     return ConditionResult(
@@ -187,7 +182,9 @@ def condition_result(
         description=corruption.description,
         noise=noise_of(name),
         outcomes=tuple(outcomes),
-        train_error=over_networks([o.train_error for o in outcomes], confidence=confidence),
+        train_error=intervals.over_networks(
+            [o.train_error for o in outcomes], confidence=confidence
+        ),
         test_error=test,
         gap=Interval(
             gap.value,
