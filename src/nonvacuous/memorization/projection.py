@@ -60,15 +60,6 @@ def scan(rows: np.ndarray) -> Scan:
     return Scan(lowest, np.frexp(largest)[1].astype(np.int64), row_sum * (1 + 1e-9))
 
 
-def _split(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Odd (or zero) whole numbers and exponents whose product 2**exponent * number is |value|."""
-    parts, exponents = np.frexp(np.abs(values))
-    significands = np.ldexp(parts, 53).astype(np.int64)
-    # Powers of two are exact in float64, whose exponent then counts the trailing zeros.
-    trailing = np.maximum(np.frexp(significands & -significands)[1] - 1, 0)
-    return significands >> trailing, exponents - 53 + trailing
-
-
 def check_finite(rows: np.ndarray) -> None:
     for part, block in chunks(rows):
         wrong = np.flatnonzero(~np.isfinite(block).all(axis=1))
@@ -139,10 +130,14 @@ def wide_sums(
 
 
 def _parts(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Absolute values as whole numbers and exponents, for floats and whole numbers alike."""
-    if block.dtype.kind == "f":
-        return _split(block.astype(np.float64))
-    return np.abs(block.astype(np.int64)), np.zeros(block.shape, dtype=np.int64)
+    """Whole numbers (of floats odd ones, or zero) and exponents: 2**exponent * number = |value|."""
+    if block.dtype.kind != "f":
+        return np.abs(block.astype(np.int64)), np.zeros(block.shape, dtype=np.int64)
+    parts, exponents = np.frexp(np.abs(block.astype(np.float64)))
+    significands = np.ldexp(parts, 53).astype(np.int64)
+    # Powers of two are exact in float64, whose exponent then counts the trailing zeros.
+    trailing = np.maximum(np.frexp(significands & -significands)[1] - 1, 0)
+    return significands >> trailing, exponents - 53 + trailing
 
 
 def _limb(significands: np.ndarray, shift: np.ndarray, limb: int, mask: np.int64) -> np.ndarray:
