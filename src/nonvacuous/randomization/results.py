@@ -5,12 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
-from nonvacuous.randomization import intervals
 from nonvacuous.randomization.classical import Capacity, Rademacher
 from nonvacuous.randomization.conditions import ConditionCertificate, noise_of
-from nonvacuous.randomization.intervals import ChanceTest, Interval
+from nonvacuous.randomization.intervals import (
+    ChanceTest,
+    Interval,
+    error_rate,
+    over_networks,
+    ratio_over_networks,
+)
 from nonvacuous.randomization.learners import Outcome
 from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.randomization.regularization import RegularizationRow
@@ -159,7 +165,7 @@ def condition_result(
 ) -> ConditionResult:
     """Put the networks of one condition together, beside those on true labels."""
     corruption = parse_corruption(name).corruption
-    first = outcomes[0]
+    mean = partial(over_networks, confidence=confidence)
     unfit = [outcome.fitting for outcome in outcomes if outcome.fitting != "fit"]
     own, base = (
         [float(one.fit_epoch) for one in some if one.fit_epoch is not None]
@@ -167,31 +173,24 @@ def condition_result(
     )
     fit_epochs = relative = None
     if len(own) == len(outcomes):
-        fit_epochs = intervals.over_networks(own, confidence=confidence)
+        fit_epochs = mean(own)
         if len(base) == len(true):
-            relative = intervals.ratio_over_networks(own, base, confidence=confidence)
-    test = intervals.error_rate(
-        [outcome.test_errors for outcome in outcomes], first.test_examples, confidence=confidence
-    )
-    gap = intervals.over_networks([outcome.gap for outcome in outcomes], confidence=confidence)
+            relative = ratio_over_networks(own, base, confidence=confidence)
+    examples = outcomes[0].test_examples
+    test = error_rate([o.test_errors for o in outcomes], examples, confidence=confidence)
+    gap = mean([o.gap for o in outcomes])
     # The training error is known exactly: the gap is as uncertain as the test error.
     shift = gap.value - test.value
+    low, high = min(gap.low, test.low + shift), max(gap.high, test.high + shift)
     return ConditionResult(
         name=name,
         kind=corruption.what,
         description=corruption.description,
         noise=noise_of(name),
         outcomes=tuple(outcomes),
-        train_error=intervals.over_networks(
-            [o.train_error for o in outcomes], confidence=confidence
-        ),
+        train_error=mean([o.train_error for o in outcomes]),
         test_error=test,
-        gap=Interval(
-            gap.value,
-            min(gap.low, test.low + shift),
-            max(gap.high, test.high + shift),
-            test.how,
-        ),
+        gap=Interval(gap.value, low, high, test.how),
         fitted=len(outcomes) - len(unfit),
         fitting=unfit[0] if unfit else "fit",
         fit_epochs=fit_epochs,
