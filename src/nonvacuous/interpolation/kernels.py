@@ -80,10 +80,7 @@ def linear() -> Kernel:
 
 #: Kernels by name; others may be entered. Each takes numbers by name and gives a :class:`Kernel`.
 KERNELS: dict[str, Callable[..., Kernel]] = {
-    "gaussian": gaussian,
-    "laplace": laplace,
-    "polynomial": polynomial,
-    "linear": linear,
+    factory.__name__: factory for factory in (gaussian, laplace, polynomial, linear)
 }
 
 

@@ -15,6 +15,7 @@ import torch
 
 from nonvacuous.bounds.capacity import MemorizationSizes, memorization_sizes
 from nonvacuous.errors import BadInput
+from nonvacuous.memorization import inputs
 from nonvacuous.memorization.construction import (
     Construction,
     StoredWeights,
@@ -23,13 +24,6 @@ from nonvacuous.memorization.construction import (
     stored_weights,
 )
 from nonvacuous.memorization.exact import ExactCertificate, certify_exactly
-from nonvacuous.memorization.inputs import (
-    Duplicates,
-    check_memory,
-    read_points,
-    read_values,
-    settle,
-)
 from nonvacuous.memorization.networks import (
     MemorizingNetwork,
     Residual,
@@ -62,7 +56,7 @@ class Memorizer:
     shape: tuple[int, ...]
     classes: int | None
     certificate: ExactCertificate
-    duplicates: Duplicates
+    duplicates: inputs.Duplicates
     direction: Direction
     construction: Construction
     fraction_bits: int
@@ -137,7 +131,7 @@ class Memorizer:
 
     def predict(self, points: Any) -> np.ndarray:
         """The network's value at each point, by binary search: exact at memorized points."""
-        given, _ = read_points(points, shape=self.shape)
+        given, _ = inputs.read_points(points, shape=self.shape)
         check_finite(given)
         rows = self.direction.prepare(given)
         if not self.direction.is_exact:
@@ -190,7 +184,7 @@ class Memorizer:
         self, points: Any, *, device: torch.device | str = "cpu", progress: Progress | None = None
     ) -> np.ndarray:
         """The honest way: every unit at every point in float64, n steps for each point."""
-        rows, _ = read_points(points, shape=self.shape)
+        rows, _ = inputs.read_points(points, shape=self.shape)
         network = self.module(scores=False)
         return dense_values(network, rows, units=self.width, device=device, progress=progress)
 
@@ -205,7 +199,7 @@ class Memorizer:
         """How far :meth:`forward` is from the values (by default the labels of the examples)."""
         started = time.perf_counter()
         outputs = self.forward(points, device=device, progress=progress)
-        wanted = read_values(values, points, count=len(outputs)).floats()
+        wanted = inputs.read_values(values, points, count=len(outputs)).floats()
         return Residual.of(outputs, wanted, self.classes, since=started)
 
     def residual_in(self, dtype: torch.dtype) -> Residual:
@@ -301,14 +295,14 @@ def memorize(
     if conflicts not in ("refuse", "majority"):
         raise BadInput(f'conflicts must be "refuse" or "majority", not {conflicts!r}')
     started = time.perf_counter()
-    rows, shape = read_points(points)
-    check_memory(*rows.shape)
-    wanted = read_values(values, points, count=len(rows))
+    rows, shape = inputs.read_points(points)
+    inputs.check_memory(*rows.shape)
+    wanted = inputs.read_values(values, points, count=len(rows))
     tell: Progress = progress or (lambda *words: None)
     tell("projecting", 0, 1, "")
     ordered = line_up(rows, seed=seed)
     tell("projecting", 1, 1, "")
-    kept, duplicates = settle(wanted, ordered.order, ordered.starts, conflicts=conflicts)
+    kept, duplicates = inputs.settle(wanted, ordered.order, ordered.starts, conflicts=conflicts)
     tell("constructing", 0, 1, "")
     made = construct(ordered.positions, kept, depth=depth)
     tell("constructing", 1, 1, "")

@@ -23,16 +23,10 @@ from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.models.fronts import behind_fixed_front
 from nonvacuous.seeds import DRAWS, derived_seed
 from nonvacuous.settings import Count, Inside, NonNegative, Positive, PositiveCount, Share
-from nonvacuous.training import checks
+from nonvacuous.training import checks, optimizers
 from nonvacuous.training.graphs import Branch, Inputs, Recordings, fast_arithmetic
 from nonvacuous.training.loop import Learner, Records, run_epochs
 from nonvacuous.training.objectives import OBJECTIVES, Plan, bounded_cross_entropy, power_loss
-from nonvacuous.training.optimizers import (
-    build_optimizer,
-    make_recordable,
-    optimizer_tensors,
-    take_step,
-)
 from nonvacuous.training.stochastic import draw_noise, find_layout, noisy_call
 from nonvacuous.training_settings import PosteriorTraining, RateSchedule
 
@@ -185,7 +179,7 @@ class _Learner(Learner):
         self._means = self._flat(start.means).clone().requires_grad_(True)
         ratios = torch.log(self._flat(start.scales) / self._prior_scales)
         self._log_ratios = ratios.requires_grad_(True)
-        self.optimizer = build_optimizer(
+        self.optimizer = optimizers.build_optimizer(
             settings.optimizer,
             [
                 ([self._means], settings.learning_rate),
@@ -202,7 +196,7 @@ class _Learner(Learner):
         self._recordings: Recordings | None = None
         self._branch = Branch(device)
         if device.type == "cuda" and record is not False:
-            make_recordable(self.optimizer)
+            optimizers.make_recordable(self.optimizer)
             self._recordings = Recordings(
                 device,
                 generator=self._generator,
@@ -226,7 +220,7 @@ class _Learner(Learner):
             "means": self._means,
             "log_ratios": self._log_ratios,
             "sums": self._sums,
-            **optimizer_tensors(self.optimizer),
+            **optimizers.optimizer_tensors(self.optimizer),
         }
 
     def step(self, batch: Tensor, *, epoch: int, step: int, done: int) -> None:
@@ -253,7 +247,7 @@ class _Learner(Learner):
     def _advance(self, size: int) -> None:
         """One step on the examples that are noted in `_batch`."""
         self._find_slopes(self._batch[:size])
-        take_step(self.optimizer)
+        optimizers.take_step(self.optimizer)
 
     def _find_slopes(self, batch: Tensor) -> None:
         """Slopes by means and log-scales; adds to the sums. Nothing here waits for the GPU.

@@ -30,7 +30,6 @@ from nonvacuous.training.loop import borrowed_global_generator
 
 TrainingFunction = Callable[..., Any]
 SIGNATURE = "train(model, inputs, labels, *, seed) -> model"
-_LARGEST_NUMPY_SEED = 2**32
 
 
 def check_signature(train: TrainingFunction, *, name: str) -> None:
@@ -159,7 +158,7 @@ def _seeded(device: torch.device, seed: int) -> Iterator[None]:
     with borrowed_global_generator(device) as reseed:
         try:
             reseed(seed)
-            np.random.seed(seed % _LARGEST_NUMPY_SEED)
+            np.random.seed(seed % 2**32)  # numpy takes no larger one
             random.seed(seed)
             yield
         finally:
