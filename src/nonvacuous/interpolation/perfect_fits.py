@@ -108,8 +108,8 @@ def compare_fits(problem: LinearProblem, *, seed: int = 0, epochs: int = 4000) -
         ("minimum norm", smallest, smallest),
         ("SGD from zero", near, smallest),
         ("SGD from elsewhere", far, nearest_fit(problem, elsewhere)),
-        ("Adam from zero", adaptive_descent(problem, zero, kind="Adam"), None),
-        ("AdaGrad from zero", adaptive_descent(problem, zero, kind="Adagrad"), None),
+        ("Adam from zero", adaptive_descent(problem, kind="Adam"), None),
+        ("AdaGrad from zero", adaptive_descent(problem, kind="Adagrad"), None),
     )
     return {judge(problem, *end): end[1] for end in ends}
 
@@ -151,12 +151,10 @@ def stochastic_descent(
     return weights
 
 
-def adaptive_descent(
-    problem: LinearProblem, start: np.ndarray, *, kind: str, steps: int = 20_000
-) -> np.ndarray:
-    """Adam or AdaGrad on the mean squared loss of all examples, to a residual near zero."""
+def adaptive_descent(problem: LinearProblem, *, kind: str, steps: int = 20_000) -> np.ndarray:
+    """Adam or AdaGrad from zero on the mean squared loss of all examples, to a residual near 0."""
     x, y = torch.from_numpy(problem.inputs), torch.from_numpy(problem.targets)
-    weights = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    weights = torch.zeros(x.shape[1], dtype=torch.float64, requires_grad=True)
     rate = {"Adam": 0.01, "Adagrad": 0.1}[kind]
     optimizer: torch.optim.Optimizer = getattr(torch.optim, kind)([weights], lr=rate)
     for step in range(steps):
