@@ -39,15 +39,16 @@ def attribute_tensors(module: nn.Module) -> dict[str, Tensor]:
     return {name: _as_tensor(value) for name, value in attribute_values(module)}
 
 
-def attribute_values(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """The same as they stand in the network, one name and one value after the other."""
-    return _of_network(module, "", frozenset(), ())
-
-
-def _of_network(
-    module: nn.Module, prefix: str, known: frozenset[int], above: tuple[int, ...]
+def attribute_values(
+    module: nn.Module,
+    prefix: str = "",
+    known: frozenset[int] = frozenset(),
+    above: tuple[int, ...] = (),
 ) -> Iterator[tuple[str, Any]]:
-    """``known``: what is registered further up; ``above``: the containers that one is in."""
+    """The same as they stand in the network, one name and one value after the other.
+
+    ``known``: what is registered further up; ``above``: the containers that one is in.
+    """
     parameters = module.named_parameters(remove_duplicate=False)
     buffers = module.named_buffers(remove_duplicate=False)
     registered = known | {id(value) for _, value in (*parameters, *buffers)}
@@ -78,7 +79,7 @@ def _inside(
         # A layer that the network does not know: its weights are on nobody's list.
         for own, tensor in (*value.named_parameters(), *value.named_buffers()):
             yield from _inside(tensor, f"{name}.{own}", known, below)
-        yield from _of_network(value, name, known, below)
+        yield from attribute_values(value, name, known, below)
     elif isinstance(value, dict | MappingProxyType):
         for position, (key, entry) in enumerate(value.items()):
             shown = repr(key) if isinstance(key, str | int) else position

@@ -61,18 +61,6 @@ class Weights:
         near = (rows - first * profile).abs_() <= _AGREEMENT * torch.finfo(rows.dtype).eps * rows
         return own(first.square().flatten(), profile[0].square()) if bool(near.all()) else own(None)
 
-    def flattened(self, *, channels_last: bool) -> Weights:
-        """Flat rows; with channels last, those of a kernel of height x width x channels."""
-
-        def flat(tensor: Tensor) -> Tensor:
-            return (tensor.movedim(1, -1) if channels_last else tensor).flatten(1)
-
-        profile = self.entry_variance
-        if profile is not None:
-            profile = flat(profile.reshape(1, *self.mean.shape[1:]))[0]
-        mean, scale, variance = (flat(t) for t in (self.mean, self.scale, self.variance))
-        return Weights(self.name, mean, scale, variance, self.row_variance, profile)
-
 
 @dataclass(frozen=True)
 class Vectors:
@@ -130,7 +118,15 @@ class Windows:
 
     def ordered(self, weights: Weights) -> Weights:
         """Flat rows of weights, their entries in the order of the patches'."""
-        return weights.flattened(channels_last=self._channels_together)
+
+        def flat(tensor: Tensor) -> Tensor:
+            return (tensor.movedim(1, -1) if self._channels_together else tensor).flatten(1)
+
+        profile = weights.entry_variance
+        if profile is not None:
+            profile = flat(profile.reshape(1, *weights.mean.shape[1:]))[0]
+        mean, scale, variance = map(flat, (weights.mean, weights.scale, weights.variance))
+        return Weights(weights.name, mean, scale, variance, weights.row_variance, profile)
 
     def patches(self, inputs: Tensor) -> Tensor:
         """(examples, positions, entries)"""
