@@ -1,8 +1,6 @@
 """Corruptions of a data set: drawn once from a seed, before training, and never on test labels.
 
-corrupt(dataset, "partial:0.5", seed=0) gives the corrupted data set as tensors; CorruptedDataset
-gives the same examples one by one, each corrupted when it is read. To compare with published
-numbers corrupt after cropping and before whitening each image.
+To compare with published numbers corrupt after cropping and before whitening each image.
 """
 
 from __future__ import annotations

@@ -213,9 +213,8 @@ def read_csv(
 ) -> Dataset:
     """A data set from a .csv or .tsv file with a header.
 
-    The label column is ``label``, or else the one called label, labels, y, target or class, in
-    capitals or not; labels are whole numbers or text. All other columns are inputs and must be
-    numbers.
+    The label column is that of :func:`read_parquet`; labels are whole numbers or text. All other
+    columns are inputs and must be numbers.
     """
     path = Path(path)
     try:
