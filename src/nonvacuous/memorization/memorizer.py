@@ -15,7 +15,7 @@ import torch
 
 from nonvacuous.bounds.capacity import MemorizationSizes, memorization_sizes
 from nonvacuous.errors import BadInput
-from nonvacuous.memorization import inputs
+from nonvacuous.memorization import inputs, networks
 from nonvacuous.memorization.construction import (
     Construction,
     StoredWeights,
@@ -24,14 +24,7 @@ from nonvacuous.memorization.construction import (
     stored_weights,
 )
 from nonvacuous.memorization.exact import ExactCertificate, certify_exactly
-from nonvacuous.memorization.networks import (
-    MemorizingNetwork,
-    Residual,
-    dense_values,
-    nearest_class,
-    refuse_dtype,
-    save_network,
-)
+from nonvacuous.memorization.networks import MemorizingNetwork, Residual, dense_values
 from nonvacuous.memorization.projection import Direction, check_finite, line_up, project_float
 from nonvacuous.progress import Progress
 
@@ -119,7 +112,7 @@ class Memorizer:
                 "ask for module(scores=False)"
             )
         if dtype != torch.float64:
-            raise refuse_dtype(dtype, self.residual_in(dtype))
+            raise networks.refuse_dtype(dtype, self.residual_in(dtype))
         direction = torch.from_numpy(self.direction.weights())
         if not bool(torch.isfinite(direction).all()):
             raise BadInput(
@@ -178,7 +171,7 @@ class Memorizer:
         """The class of each point: the one nearest to the network's value."""
         if self.classes is None:
             raise BadInput("the memorized values are not classes 0, 1, 2, ...; use predict")
-        return nearest_class(self.predict(points), self.classes)
+        return networks.nearest_class(self.predict(points), self.classes)
 
     def forward(
         self, points: Any, *, device: torch.device | str = "cpu", progress: Progress | None = None
@@ -226,7 +219,7 @@ class Memorizer:
 
     def save(self, path: str | Path) -> Path:
         """Write the float64 network as safetensors; ``nonvacuous.memorization.load`` reads it."""
-        return save_network(self.module(), path)
+        return networks.save_network(self.module(), path)
 
     def to_dict(self) -> dict[str, Any]:
         """A record of plain numbers."""
