@@ -137,11 +137,12 @@ def _scales(name: str, value: Any) -> tuple[float, ...]:
     )
 
 
-def _share(name: str, value: Any) -> float:
-    share = checks.unit_interval(name, value)
-    if share == 1.0:
+def share(name: str, value: Any) -> float:
+    """A number from 0, up to and without 1."""
+    part = checks.unit_interval(name, value)
+    if part == 1.0:
         raise BadInput(f"{name} must be below 1, got {value!r}")
-    return share
+    return part
 
 
 def sentence(name: str, value: Any) -> str:
@@ -159,7 +160,7 @@ PositiveCount = Annotated[int, checked(checks.count, minimum=1)]
 Positive = Annotated[float, checked(checks.positive)]
 NonNegative = Annotated[float, checked(checks.non_negative)]
 #: From 0, up to and without 1; and without 0.
-Share = Annotated[float, checked(_share)]
+Share = Annotated[float, checked(share)]
 Inside = Annotated[float, checked(checks.within, low=0.0, high=1.0, open=True)]
 Switch = Annotated[bool, Strict()]
 Scales = Annotated[tuple[float, ...], checked(_scales)]

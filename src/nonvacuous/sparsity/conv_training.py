@@ -16,12 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from nonvacuous.bounds import checks
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
+from nonvacuous.settings import share
 from nonvacuous.sparsity.training import sound_loss
-from nonvacuous.training.checks import real_number, whole_number
 from nonvacuous.training.optimizers import build_optimizer, set_rate
 
 
@@ -49,13 +50,13 @@ class ConvTraining:
     by_channel: bool = False
 
     def __post_init__(self) -> None:
-        whole_number("steps", self.steps, least=0)
-        whole_number("batch_size", self.batch_size, least=1)
-        whole_number("shifts", self.shifts, least=0)
-        real_number("learning_rate", self.learning_rate, above=0.0)
-        real_number("momentum", self.momentum, least=0.0, below=1.0)
+        checks.count("steps", self.steps)
+        checks.count("batch_size", self.batch_size, minimum=1)
+        checks.count("shifts", self.shifts)
+        checks.positive("learning_rate", self.learning_rate)
+        share("momentum", self.momentum)
         for name in ("pull", "noise", "activity"):
-            real_number(name, getattr(self, name), least=0.0)
+            checks.non_negative(name, getattr(self, name))
 
 
 def step_size(hidden: int, *, learned: bool = False, pull: float = 0.0) -> float:

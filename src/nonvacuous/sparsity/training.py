@@ -21,13 +21,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from nonvacuous.bounds import checks
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.risk.losses import class_margins
 from nonvacuous.seeds import derived_seed
+from nonvacuous.settings import share
 from nonvacuous.sparsity.radii import forward
-from nonvacuous.training.checks import one_of, real_number, whole_number
+from nonvacuous.training.checks import one_of
 from nonvacuous.training.loop import Diverged
 from nonvacuous.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, set_rate
 
@@ -158,22 +160,22 @@ class ChainTraining:
     activity_block: int = 1
 
     def __post_init__(self) -> None:
-        whole_number("steps", self.steps, least=0)
-        whole_number("batch_size", self.batch_size, least=1)
-        whole_number("activity_block", self.activity_block, least=1)
+        checks.count("steps", self.steps)
+        checks.count("batch_size", self.batch_size, minimum=1)
+        checks.count("activity_block", self.activity_block, minimum=1)
         for name in ("learning_rate", "stability_level"):
-            real_number(name, getattr(self, name), above=0.0)
+            checks.positive(name, getattr(self, name))
         for name in ("pull", "stability", "activity", "decay", "orthogonal"):
-            real_number(name, getattr(self, name), least=0.0)
-        real_number("momentum", self.momentum, least=0.0, below=1.0)
+            checks.non_negative(name, getattr(self, name))
+        share("momentum", self.momentum)
         one_of("optimizer", self.optimizer, OPTIMIZERS)
         one_of("schedule", self.schedule, SCHEDULES)
         if isinstance(self.noise, list):
             object.__setattr__(self, "noise", tuple(self.noise))
         for value in self.noise if isinstance(self.noise, tuple) else (self.noise,):
-            real_number("noise", value, least=0.0)
+            checks.non_negative("noise", value)
         if self.spectral_limit is not None:
-            real_number("spectral_limit", self.spectral_limit, above=0.0)
+            checks.positive("spectral_limit", self.spectral_limit)
 
     def noise_of(self, layers: int) -> tuple[float, ...]:
         if not isinstance(self.noise, tuple):

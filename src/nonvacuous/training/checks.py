@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -18,23 +17,6 @@ def whole_number(name: str, value: int, *, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise BadInput(f"{name} is {value!r}; it must be a whole number of at least {least}.")
     return value
-
-
-def real_number(
-    name: str,
-    value: float,
-    *,
-    above: float = -math.inf,
-    least: float = -math.inf,
-    below: float = math.inf,
-) -> float:
-    """`value` as a finite float within `above` < value < `below` and value >= `least`."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not (good and above < value < below and value >= least):
-        limits = {"above": above, "at least": least, "below": below}
-        allowed = [f", {word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit)]
-        raise BadInput(f"{name} is {value!r}; it must be finite{''.join(allowed)}.")
-    return float(value)
 
 
 def one_of(name: str, value: str, choices: Sequence[str]) -> str:

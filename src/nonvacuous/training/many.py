@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nonvacuous.bounds import checks
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import Unsupported
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
-from nonvacuous.training.checks import check_predicts, one_of, real_number
+from nonvacuous.training.checks import check_predicts, one_of
 from nonvacuous.training.graphs import fast_arithmetic
 from nonvacuous.training.loop import batch_edges, borrowed_global_generator
 from nonvacuous.training.many_jobs import (
@@ -77,7 +78,7 @@ def train_many(
     jobs = tuple(jobs)
     one_of("method", method, METHODS)
     check_jobs(jobs, examples)
-    real_number("checkpoint_seconds", checkpoint_seconds, least=0.0)
+    checks.non_negative("checkpoint_seconds", checkpoint_seconds)
     modules = built(build, jobs)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if where.type == "cuda" and where.index is None:

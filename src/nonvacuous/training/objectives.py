@@ -22,8 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from nonvacuous.bounds import best_temperature, best_trade_off
-from nonvacuous.training.checks import real_number
+from nonvacuous.bounds import best_temperature, best_trade_off, checks
 
 # The inverse of the binary relative entropy as a differentiable function.
 #
@@ -103,7 +102,8 @@ def bounded_cross_entropy(
     >>> bounded_cross_entropy(torch.tensor([[50.0, 0.0]]), torch.tensor([1]))
     tensor([1.])
     """
-    floor = math.log(real_number("minimum_probability", minimum_probability, above=0.0, below=1.0))
+    checks.within("minimum_probability", minimum_probability, 0.0, 1.0, open=True)
+    floor = math.log(minimum_probability)
     logs = log_softmax(outputs, dim=1).gather(1, labels.unsqueeze(1)).squeeze(1)
     return logs.clamp_min(floor) / floor
 
@@ -119,7 +119,7 @@ def power_loss(outputs: Tensor, labels: Tensor, *, power: float) -> Tensor:
     tensor([0.5000])
     """
     logs = log_softmax(outputs, dim=1).gather(1, labels.unsqueeze(1)).squeeze(1)
-    return -torch.expm1(real_number("power", power, above=0.0) * logs)
+    return -torch.expm1(checks.positive("power", power) * logs)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
+from nonvacuous.settings import share
 from nonvacuous.study.settings import CellRecord, Derived, Frozen, StudySettings
-from nonvacuous.training.checks import real_number, whole_number
+from nonvacuous.training.checks import whole_number
 
 #: A column of random numbers is judged along: what it scores is what chance alone gives.
 CHANCE = "random-numbers"
@@ -25,7 +27,7 @@ AXES = (
 #: What networks trained in the same tensors have in common: the axes of whole numbers.
 SHARED = ("width", "depth", "batch_size", "examples")
 #: What the others may be, unless it is a share below 1.
-_RANGES = {"learning_rate": {"above": 0.0}, "label_noise": {"least": 0.0, "below": 1.0 + 1e-12}}
+_RANGES = {"learning_rate": checks.positive, "label_noise": checks.unit_interval}
 #: How the training of a network ends that is judged: at the stopping loss.
 REACHED = "loss"
 
@@ -135,10 +137,10 @@ class MeasuresSettings(StudySettings):
                 if name in SHARED:
                     whole_number(name, value, least=2 if name == "examples" else 1)
                 else:
-                    real_number(name, value, **_RANGES.get(name, {"least": 0.0, "below": 1.0}))
-        real_number("stop_loss", self.stop_loss, above=0.0)
-        real_number("momentum", self.momentum, least=0.0, below=1.0)
-        real_number("beyond", self.beyond, least=0.0)
+                    _RANGES.get(name, share)(name, value)
+        checks.positive("stop_loss", self.stop_loss)
+        share("momentum", self.momentum)
+        checks.non_negative("beyond", self.beyond)
         for name in ("pool", "repetitions", "epochs", "measure_every", "together", "alone_epochs"):
             whole_number(name, getattr(self, name), least=1)
         for name in ("draws", "information_draws"):
