@@ -35,11 +35,10 @@ class Loss:
     binary: bool = False
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
-            raise BadInput(f"loss {self.name!r} has no finite range; no bound here applies to it")
-        if not self.lower < self.upper:
+        if not -math.inf < self.lower < self.upper < math.inf:
             raise BadInput(
-                f"loss {self.name!r} needs lower < upper, got {self.lower}, {self.upper}"
+                f"loss {self.name!r} has no finite range, lower < upper, but {self.lower}, "
+                f"{self.upper}; no bound here applies to it"
             )
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
