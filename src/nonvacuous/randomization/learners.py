@@ -123,12 +123,12 @@ class Outcome:
 _BATCH = 2048
 
 
-def answers(module: nn.Module, inputs: Tensor, *, classes: int, device: torch.device) -> Tensor:
+def answers(module: nn.Module, examples: Examples, device: torch.device) -> Tensor:
     """The class with the highest score for every input, in evaluation mode, on the CPU."""
     module.eval()
-    answered = []
+    answered, classes = [], examples.classes
     with torch.no_grad():
-        for part in inputs.split(_BATCH):
+        for part in examples.inputs.split(_BATCH):
             scores = module(part.to(device))
             if not isinstance(scores, Tensor) or tuple(scores.shape) != (len(part), classes):
                 shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
@@ -145,7 +145,7 @@ def count_errors(
 ) -> CurvePoint:
     """One point of the learning curves."""
     wrong, tested = (
-        answers(module, part.inputs, classes=part.classes, device=device) != part.labels.cpu()
+        answers(module, part, device) != part.labels.cpu()
         for part in (condition.train, condition.test)
     )
     corrupted = None if condition.corrupted is None else condition.corrupted.cpu()
@@ -167,10 +167,7 @@ def measure(
     """
     condition, classes = task.condition, task.condition.train.classes
     labels, test_labels = condition.train.labels.cpu(), condition.test.labels.cpu()
-    own, tested = (
-        answers(module, part.inputs, classes=classes, device=device)
-        for part in (condition.train, condition.test)
-    )
+    own, tested = (answers(module, part, device) for part in (condition.train, condition.test))
     confusion = torch.bincount(test_labels * classes + tested, minlength=classes**2)
     content = torch.cat([own, tested]).to(torch.int64).numpy().tobytes()
     return Outcome(
@@ -276,19 +273,14 @@ class BuiltInLearner:
                 )
                 for record in job.history
             ]
-            outcome = measure(
-                task,
-                module.to(self.device),
-                curve,
-                device=self.device,
-                stopped=job.stopped,
-                # The share of the sum of all learning rates that comes after: it is finite, and a
-                # network that has not fitted by the time it is spent never will.
-                rate_left=settings.rate_decay ** len(curve),
-                configuration=configuration,
-                seconds=result.seconds / len(tasks),
+            # The share of the sum of all learning rates that comes after: it is finite, and a
+            # network that has not fitted by the time it is spent never will.
+            left = settings.rate_decay ** len(curve)
+            seen = {"stopped": job.stopped, "rate_left": left, "configuration": configuration}
+            module, seconds = module.to(self.device), result.seconds / len(tasks)
+            outcomes.append(
+                measure(task, module, curve, device=self.device, seconds=seconds, **seen)
             )
-            outcomes.append(outcome)
         return outcomes
 
 

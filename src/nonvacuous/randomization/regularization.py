@@ -45,23 +45,22 @@ def regularizers(
     By name how training is told; nothing where the network itself is another. It is used up here.
     """
     rows: dict[str, dict[str, Any]] = {"weight decay": {"weight_decay": WEIGHT_DECAY}}
-    missing = []
+    missing: dict[str, str] = {}
     if linear_layers_after_the_first(module):
         rows["dropout"] = {"dropout": DROPOUT}
     else:
-        note = "the network has no linear layer after its first layer"
-        missing.append(RegularizationRow("dropout", note=note))
+        missing["dropout"] = "the network has no linear layer after its first layer"
     if len(example_shape) == 3:
         rows["random crops"] = {"augmentation": "crop"}
     else:
-        missing.append(RegularizationRow("random crops", note="the inputs are not images"))
+        missing["random crops"] = "the inputs are not images"
     switched, how = switch_batch_norm(module)
     if switched is None:
-        note = "no place for it was found: hidden layers followed by ReLU in an nn.Sequential"
-        missing.append(RegularizationRow("batch normalization", note=note))
+        place = "hidden layers followed by ReLU in an nn.Sequential"
+        missing["batch normalization"] = f"no place for it was found: {place}"
     else:
         rows[how] = {}
-    return rows, missing
+    return rows, [RegularizationRow(name, note=why) for name, why in missing.items()]
 
 
 def switch_batch_norm(module: nn.Module) -> tuple[nn.Module | None, str]:
