@@ -17,15 +17,9 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
+from nonvacuous.interpolation import kernels
 from nonvacuous.interpolation.equations import Solved, solve_equations
-from nonvacuous.interpolation.kernels import (
-    DistanceGram,
-    Gram,
-    Kernel,
-    PointGram,
-    kernel_of,
-    median_squared_distance,
-)
+from nonvacuous.interpolation.kernels import DistanceGram, Gram, Kernel, PointGram, kernel_of
 from nonvacuous.interpolation.plan import Limits, Method, Plan, Precision, make_plan
 from nonvacuous.progress import Progress, Reporter
 
@@ -276,7 +270,7 @@ def _kernel(kernel: Kernel | str, points: Tensor) -> Kernel:
     if isinstance(kernel, Kernel):
         return kernel
     if kernel in ("gaussian", "laplace"):
-        scale = median_squared_distance(points) or 1.0
+        scale = kernels.median_squared_distance(points) or 1.0
         gamma = 2 / scale if kernel == "gaussian" else 1 / math.sqrt(scale)
         return kernel_of(kernel, gamma=gamma)
     return kernel_of(kernel)

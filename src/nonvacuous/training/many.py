@@ -18,21 +18,12 @@ from nonvacuous.bounds import checks
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import Unsupported
 from nonvacuous.progress import Progress, Reporter
+from nonvacuous.training import many_jobs
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.checks import check_predicts, one_of
 from nonvacuous.training.graphs import fast_arithmetic
 from nonvacuous.training.loop import batch_edges, borrowed_global_generator
-from nonvacuous.training.many_jobs import (
-    METHODS,
-    EpochRecord,
-    Job,
-    JobResult,
-    ManyExamples,
-    ManyResult,
-    ManySettings,
-    built,
-    check_jobs,
-)
+from nonvacuous.training.many_jobs import EpochRecord, Job, ManyExamples, ManySettings
 from nonvacuous.training.many_material import Material, as_measured, channels_first, shown
 from nonvacuous.training.many_trainer import Trainer, build_trainer, resolved
 
@@ -52,7 +43,7 @@ def train_many(
     progress: Progress | None = None,
     checkpoint: Path | None = None,
     checkpoint_seconds: float = 60.0,
-) -> ManyResult:
+) -> many_jobs.ManyResult:
     """Train one network per job by stochastic gradient descent with momentum.
 
     build       makes the network of a seed, always of the same architecture, such as
@@ -76,10 +67,10 @@ def train_many(
     """
     begun = time.monotonic()
     jobs = tuple(jobs)
-    one_of("method", method, METHODS)
-    check_jobs(jobs, examples)
+    one_of("method", method, many_jobs.METHODS)
+    many_jobs.check_jobs(jobs, examples)
     checks.non_negative("checkpoint_seconds", checkpoint_seconds)
-    modules = built(build, jobs)
+    modules = many_jobs.built(build, jobs)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if where.type == "cuda" and where.index is None:
         where = torch.device("cuda", torch.cuda.current_device())
@@ -100,7 +91,7 @@ def train_many(
             if method != "auto":
                 raise
             chosen = "one at a time"
-            trainer = build_trainer(chosen, built(build, jobs), jobs, material)
+            trainer = build_trainer(chosen, many_jobs.built(build, jobs), jobs, material)
         steps = len(batch_edges(material.examples, settings.batch_size)) - 1
         run = _Run(jobs, settings, trainer, steps, begun)
         # Methods and devices round differently: a resumed run keeps to one of each.
@@ -119,7 +110,7 @@ def train_many(
             if checkpoint is not None:
                 run.save(checkpoint, configuration, interval=checkpoint_seconds)
     results = tuple(run.result(number) for number in range(len(jobs)))
-    return ManyResult(jobs=results, method=chosen, seconds=run.seconds)
+    return many_jobs.ManyResult(jobs=results, method=chosen, seconds=run.seconds)
 
 
 def _configuration(
@@ -281,9 +272,9 @@ class _Run:
             for name, tensor in self.trainer.tensors(job).items():
                 tensor.copy_(own[job][name])
 
-    def result(self, job: int) -> JobResult:
+    def result(self, job: int) -> many_jobs.JobResult:
         """What became of a job, once none is active."""
         history = self._histories[job]
         fit = next((record.epoch for record in history if record.train_errors == 0), None)
         state = {name.removeprefix("state."): tensor for name, tensor in self._final[job].items()}
-        return JobResult(self.jobs[job], tuple(history), state, fit, self._ended[job])
+        return many_jobs.JobResult(self.jobs[job], tuple(history), state, fit, self._ended[job])

@@ -17,18 +17,12 @@ from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
+from nonvacuous.training import many_material
 from nonvacuous.training.checks import check_learnable, evaluation_mode, in_batches_of
 from nonvacuous.training.graphs import Recordings, full_precision
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import Job
-from nonvacuous.training.many_material import (
-    Chance,
-    Material,
-    channels_first,
-    draw_seed,
-    shown,
-    with_own_layers,
-)
+from nonvacuous.training.many_material import Chance, Material, shown
 
 
 class Stack(ABC):
@@ -66,7 +60,7 @@ class Stack(ABC):
             return torch.tensor(values, dtype=torch.int64, device=device)
 
         self.chance = Chance(
-            seed=whole([draw_seed(job.seed) for job in jobs]),
+            seed=whole([many_material.draw_seed(job.seed) for job in jobs]),
             step=torch.zeros((), dtype=torch.int64, device=device),
             rate=torch.tensor([job.dropout for job in jobs], device=device),
         )
@@ -284,7 +278,7 @@ class Solo(Stack):
         super().__init__({number: job}, material, recorded=recorded)
         device, settings = material.device, material.settings
         own = Chance(self.chance.seed[0], self.chance.step, self.chance.rate[0])
-        module = with_own_layers(module.to(device), own, everywhere=self.drops)
+        module = many_material.with_own_layers(module.to(device), own, everywhere=self.drops)
         if any(tensor.ndim == 4 for tensor in module.parameters()):
             # torch's annotations leave out this argument of `to`.
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -331,7 +325,7 @@ class Solo(Stack):
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         if self._module.training != training:
             self._module.train(training)
-        own = channels_first(inputs[0]) if self._channels_first else inputs[0]
+        own = many_material.channels_first(inputs[0]) if self._channels_first else inputs[0]
         with in_batches_of(len(own)), self.precision():
             outputs: Tensor = self._module(own)
         return outputs.unsqueeze(0)
