@@ -118,7 +118,6 @@ def judge(
     problem: LinearProblem, name: str, weights: np.ndarray, expected: np.ndarray | None = None
 ) -> Fit:
     """Everything a table wants to know about one fit."""
-    smallest = minimum_norm(problem)
     outside = weights - _projected(problem.inputs, weights)
     norm = float(np.linalg.norm(weights))
     errors = problem.test_inputs @ weights - problem.test_targets
@@ -128,7 +127,7 @@ def judge(
         norm=norm,
         outside=float(np.linalg.norm(outside)) / max(norm, 1e-300),
         expected=None if expected is None else _relative(weights, expected),
-        to_minimum=_relative(weights, smallest),
+        to_minimum=_relative(weights, minimum_norm(problem)),
         test_error=float(np.mean(errors**2)),
     )
 
