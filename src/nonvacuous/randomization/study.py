@@ -17,6 +17,7 @@ from nonvacuous.data import Dataset, Examples, find_duplicates, load
 from nonvacuous.data.load import as_dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
+from nonvacuous.randomization import regularization
 from nonvacuous.randomization.classical import Rademacher, capacity_of, rademacher_estimate
 from nonvacuous.randomization.conditions import (
     Condition,
@@ -39,13 +40,7 @@ from nonvacuous.randomization.learners import (
     UserLearner,
     builder_of,
 )
-from nonvacuous.randomization.regularization import (
-    RegularizationRow,
-    early_stopping,
-    regularizers,
-    row_of,
-    switch_batch_norm,
-)
+from nonvacuous.randomization.regularization import RegularizationRow
 from nonvacuous.randomization.results import (
     ConditionResult,
     LeakCheck,
@@ -257,7 +252,7 @@ class _Parts:
             return ()
 
         def switched(seed: int) -> nn.Module:
-            module, _ = switch_batch_norm(self.build(seed))
+            module, _ = regularization.switch_batch_norm(self.build(seed))
             assert module is not None
             return module
 
@@ -269,14 +264,14 @@ class _Parts:
             ]
 
         rows = [
-            row_of("none", true.outcomes, random.outcomes),
-            early_stopping(true.outcomes, random.outcomes),
+            regularization.row_of("none", true.outcomes, random.outcomes),
+            regularization.early_stopping(true.outcomes, random.outcomes),
         ]
         shape = self.dataset.train.example_shape
-        possible, impossible = regularizers(self.build(settings.seed), shape)
+        possible, impossible = regularization.regularizers(self.build(settings.seed), shape)
         for name, options in possible.items():
             own = None if options else BuiltInLearner(switched, settings, self.device)
             part, asked = name.replace(" ", "-"), partial(tasks, options)
             outcomes = self.workshop.train(part, asked, count=2 * count, learner=own)
-            rows.append(row_of(name, outcomes[:count], outcomes[count:]))
+            rows.append(regularization.row_of(name, outcomes[:count], outcomes[count:]))
         return (*rows, *impossible)
