@@ -200,11 +200,8 @@ def condition_result(
 
 def shared_configuration(conditions: Iterable[ConditionResult]) -> str | None:
     """One digest if the networks of equal seeds differ in their data only; None if not."""
-    by_seed: dict[int, set[str]] = {}
-    for condition in conditions:
-        for outcome in condition.outcomes:
-            by_seed.setdefault(outcome.seed, set()).add(outcome.configuration)
-    if any(len(digests) > 1 for digests in by_seed.values()):
+    pairs = {(one.seed, one.configuration) for each in conditions for one in each.outcomes}
+    if len({seed for seed, _ in pairs}) < len(pairs):
         return None
-    text = "".join(f"{seed}:{min(digests)}\n" for seed, digests in sorted(by_seed.items()))
+    text = "".join(f"{seed}:{digest}\n" for seed, digest in sorted(pairs))
     return hashlib.sha256(text.encode()).hexdigest()

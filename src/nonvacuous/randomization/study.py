@@ -17,7 +17,7 @@ from nonvacuous.data import Dataset, Examples, find_duplicates, load
 from nonvacuous.data.load import as_dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
-from nonvacuous.randomization import regularization
+from nonvacuous.randomization import learners, regularization, results
 from nonvacuous.randomization.classical import Rademacher, capacity_of, rademacher_estimate
 from nonvacuous.randomization.conditions import (
     Condition,
@@ -31,24 +31,9 @@ from nonvacuous.randomization.conditions import (
 )
 from nonvacuous.randomization.findings import findings_of
 from nonvacuous.randomization.intervals import chance_test
-from nonvacuous.randomization.learners import (
-    Build,
-    BuiltInLearner,
-    Learner,
-    Outcome,
-    Task,
-    UserLearner,
-    builder_of,
-)
+from nonvacuous.randomization.learners import Build, Learner, Outcome, Task
 from nonvacuous.randomization.regularization import RegularizationRow
-from nonvacuous.randomization.results import (
-    ConditionResult,
-    LeakCheck,
-    Permutations,
-    Study,
-    condition_result,
-    shared_configuration,
-)
+from nonvacuous.randomization.results import ConditionResult, LeakCheck, Permutations, Study
 from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.randomization.workshop import Workshop
 from nonvacuous.seeds import derived_seed
@@ -92,7 +77,7 @@ def study(
     dataset = standardized(given) if settings.standardize and train is None else given
     test = dataset.test
     assert test is not None, "with_test gave it one"
-    build, own_name = builder_of(model, dataset.train)
+    build, own_name = learners.builder_of(model, dataset.train)
     architecture, trained_by = names or (own_name, None)
     device = torch.device("cpu" if device is None else device)
     example = build(settings.seed)
@@ -103,9 +88,9 @@ def study(
             "own training; a training function of your own has them inside. Leave one of them out"
         )
     learner: Learner = (
-        BuiltInLearner(build, settings, device)
+        learners.BuiltInLearner(build, settings, device)
         if train is None
-        else UserLearner(build, train, device, name=trained_by)
+        else learners.UserLearner(build, train, device, name=trained_by)
     )
     workshop = Workshop(learner, settings, folder, progress)
     workshop.open(
@@ -134,7 +119,7 @@ def study(
         classes=dataset.train.classes,
         trained_by=learner.name,
         settings=settings,
-        configuration=shared_configuration(conditions.values()),
+        configuration=results.shared_configuration(conditions.values()),
         conditions=tuple(conditions.values()),
         permutations=parts.permutations(true),
         leak=parts.leak(random, test),
@@ -167,6 +152,7 @@ class _Parts:
     def paired(self) -> dict[str, ConditionResult]:
         """Every condition with every seed: the same seeds, and nothing but the data changed."""
         names, first = self.settings.conditions, self.settings.seed
+        together = partial(results.condition_result, confidence=self.settings.confidence)
         outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
         for seed in range(first, first + self.settings.seeds):
             for outcome in self.workshop.train(
@@ -175,10 +161,7 @@ class _Parts:
                 count=len(names),
             ):
                 outcomes[outcome.condition].append(outcome)
-        return {
-            name: condition_result(name, own, outcomes["true"], confidence=self.settings.confidence)
-            for name, own in outcomes.items()
-        }
+        return {name: together(name, own, outcomes["true"]) for name, own in outcomes.items()}
 
     def relabeled(
         self, name: str, relabel: Callable[..., list[Condition]], count: int
@@ -270,7 +253,7 @@ class _Parts:
         shape = self.dataset.train.example_shape
         possible, impossible = regularization.regularizers(self.build(settings.seed), shape)
         for name, options in possible.items():
-            own = None if options else BuiltInLearner(switched, settings, self.device)
+            own = None if options else learners.BuiltInLearner(switched, settings, self.device)
             part, asked = name.replace(" ", "-"), partial(tasks, options)
             outcomes = self.workshop.train(part, asked, count=2 * count, learner=own)
             rows.append(regularization.row_of(name, outcomes[:count], outcomes[count:]))

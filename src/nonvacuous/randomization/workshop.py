@@ -19,7 +19,6 @@ from nonvacuous.randomization.settings import StudySettings
 
 #: A certificate takes about as long as this many networks.
 _CERTIFICATE = 3
-_WHOLE = "the whole study"
 _OUTCOMES = TypeAdapter(list[Outcome])
 _PARTS = "parts"
 _RECORD = replace(SETTINGS, kind="study")
@@ -135,7 +134,7 @@ class Workshop:
     def _tell(self, message: str, *, at: float | None = None) -> None:
         if self._reporter is None:
             # From the first part that is not on disk: the others took no time now.
-            self._reporter = Reporter(self._progress, _WHOLE, done=_units(self._done))
+            self._reporter = Reporter(self._progress, "the whole study", done=_units(self._done))
         done = self._done if at is None else at
         self._reporter.report(_units(done), _units(self._total), message, always=at is None)
 
