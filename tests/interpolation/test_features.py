@@ -150,7 +150,7 @@ def test_features_by_name():
         ("wavelets", images(), "there are no features 'wavelets'"),
         ("raw:3", images(), "take no number"),
         ("gabor", images().flatten(1), "needs images"),
-        ("gabor", images(side=3), "smaller than"),
+        ("gabor", images(side=3), "at least as large"),
         ("patches:10", images(side=6), "larger than that"),
         ("patches:0", images(), "filters must be between"),
         ("patches:10", torch.full((5, 1, 9, 9), 0.5), "almost constant"),

@@ -27,23 +27,16 @@ from nonvacuous.errors import BadInput, Unrecognized
 SCALES = ((9, 2.0, 5.0), (13, 3.2, 8.0))
 ORIENTATIONS = 8
 POOL = 4
-
-
-GABOR = f"Gabor bank, {ORIENTATIONS} orientations x {len(SCALES)} scales"
 _IMAGES_AT_ONCE = 500
 
 
 def gabor_features(images: Tensor) -> Tensor:
     """Maps (images, channels, height, width) to (images, features); nothing in it is learned."""
-    if images.ndim != 4:
+    if images.ndim != 4 or min(images.shape[2:]) < POOL:
         raise BadInput(
-            f"the Gabor bank needs images of shape (images, channels, height, width), not "
-            f"{tuple(images.shape)}; take raw features for other data"
-        )
-    if min(images.shape[2:]) < POOL:
-        raise BadInput(
-            f"images of {images.shape[2]} x {images.shape[3]} pixels are smaller than the "
-            f"{POOL} x {POOL} squares that are averaged; take raw features"
+            f"the Gabor bank, which averages {POOL} x {POOL} pixels, needs images (images, "
+            f"channels, height, width) at least as large, not {tuple(images.shape)}; take raw "
+            "features"
         )
     return torch.cat([_magnitudes(part) for part in images.float().split(_IMAGES_AT_ONCE)])
 
@@ -237,7 +230,7 @@ class Features:
 #: Features that neither a number nor the inputs decide: how they are made, and what they are.
 _FIXED: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "raw": (lambda inputs: inputs.reshape(len(inputs), -1), "raw values"),
-    "gabor": (gabor_features, GABOR),
+    "gabor": (gabor_features, f"Gabor bank, {ORIENTATIONS} orientations x {len(SCALES)} scales"),
 }
 
 

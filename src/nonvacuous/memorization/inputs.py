@@ -53,13 +53,11 @@ def read_points(
         raise BadInput("points: one number is not a list of points; give an array (points, ...)")
     if array.dtype.kind == "b":
         array = array.view(np.uint8)
-    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
+    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8 or array.dtype == np.uint64:
         raise BadInput(
-            f"points: dtype {array.dtype} cannot be taken exactly; give whole numbers of at most "
-            "64 bits, or float16, float32 or float64"
+            f"points: dtype {array.dtype} cannot be taken exactly; give signed whole numbers of at "
+            "most 64 bits, or float16, float32 or float64"
         )
-    if array.dtype == np.uint64:
-        raise BadInput("points: dtype uint64 does not fit into signed 64 bits; convert to int64")
     if len(array) == 0:
         raise BadInput("points: there are none; give at least one point and its value")
     given = tuple(int(size) for size in array.shape[1:]) or (1,)
