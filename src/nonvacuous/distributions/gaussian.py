@@ -31,7 +31,6 @@ class DiagonalGaussian:
     positive. The distribution keeps its own copies, so training the module further does not
     change it.
 
-    >>> import torch
     >>> layer = torch.nn.Linear(3, 2)
     >>> posterior = DiagonalGaussian.around(layer, scale=0.1)
     >>> prior = DiagonalGaussian.around(layer, scale=0.1)
@@ -76,11 +75,11 @@ class DiagonalGaussian:
         cls, means: Mapping[str, Tensor], scale: float | Mapping[str, float | Tensor]
     ) -> DiagonalGaussian:
         """Centered on the given tensors, with scales spread over them as in :meth:`around`."""
-        if isinstance(scale, Mapping):
-            _check_same_names("means", means, "scale", scale)
+        given = scale if isinstance(scale, Mapping) else dict.fromkeys(means, scale)
+        _check_same_names("means", means, "scale", given)
         scales = {}
         for name, mean in means.items():
-            own = scale[name] if isinstance(scale, Mapping) else scale
+            own = given[name]
             if not isinstance(own, Tensor) or own.ndim == 0:
                 # Rounding a tiny number to the tensor's dtype may give zero, which is refused.
                 own = torch.full_like(mean, float(own))
