@@ -27,7 +27,6 @@ from nonvacuous.training.many_jobs import EpochRecord, Job, ManyExamples, ManySe
 from nonvacuous.training.many_material import Material, as_measured, channels_first, shown
 from nonvacuous.training.many_trainer import Trainer, build_trainer, resolved
 
-PHASE = "networks"
 #: Where leaving is dear, networks that have ended stay in the tensors until so many are left.
 LEFT_BEFORE_LEAVING = 0.75
 
@@ -99,7 +98,7 @@ def train_many(
         if checkpoint is not None and checkpoint.exists():
             run.resume(checkpoint, configuration)
         # What a resumed run did earlier took another process's time: it is no measure of speed.
-        reporter = Reporter(progress, PHASE, done=run.done)
+        reporter = Reporter(progress, "networks", done=run.done)
         while run.active:
             title = f"epoch {run.epoch + 1} of {settings.epochs}"
             trainer.epoch(run.epoch, partial(next, run.ticks(reporter, title)))

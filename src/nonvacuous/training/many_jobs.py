@@ -59,9 +59,8 @@ class ManyExamples:
         pairs = [(inputs, self.labels[0]) for inputs in self.inputs] + list(self.test or ())
         numbers = all(len(inputs) == len(labels) for inputs, labels in pairs)
         tests = self.test is None or len(self.test) == len(self.inputs)
-        if not (
-            numbers and tests and (self.marked is None or self.marked.shape == self.labels.shape)
-        ):
+        marks = self.marked is None or self.marked.shape == self.labels.shape
+        if not (numbers and tests and marks):
             raise BadInput(
                 "Inputs, labels, marks and tests do not belong together: give one column of labels "
                 "(and of marks) per input, one label per test input, one test per input set."

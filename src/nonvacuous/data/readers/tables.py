@@ -54,8 +54,7 @@ def read_parquet(
                 "shapes they are not parts of one table"
             )
     names = class_names if class_names is not None else parts[0][2]
-    inputs = np.concatenate([part[0] for part in parts])
-    labels = np.concatenate([part[1] for part in parts])
+    inputs, labels = (np.concatenate([part[which] for part in parts]) for which in (0, 1))
     return Examples.of((inputs, labels), class_names=names, name=name or files[0].stem)
 
 
