@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from nonvacuous.certification.method import (
-    PRETRAINED,
-    TWIN,
-    AnyPrior,
-    Method,
-    Pretrained,
-    prior_given,
-    without_split,
-)
+from nonvacuous.certification import method
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import LEARNED, Mode, prior_kind
 from nonvacuous.settings import Flag, NonNegative, PositiveCount, Switch
@@ -34,7 +26,7 @@ _GROUP = "With --mode sparsity"
 _STEPS = Flag("Of training the prior, and of training the network toward it.", _GROUP, "steps")
 
 
-class Sparsity(Method):
+class Sparsity(method.Method):
     """Certify one fixed network of linear layers or convolutions with ReLU, not a randomized one.
 
     By the theorems of docs/theory/sparsity.md. With a prior that is named (zero, initialization or
@@ -49,14 +41,14 @@ class Sparsity(Method):
     kept_by: ClassVar[str] = "stage"
 
     prior: Annotated[
-        AnyPrior,
+        method.AnyPrior,
         Flag(
             "For --mode sparsity: learned:FRACTION of the examples, which the promise then leaves "
             "out (learned:0.2 by default), initialization or zero; with --weights, zero, or "
             "initialization with --initial."
         ),
     ] = LEARNED
-    pretrained: Annotated[Pretrained, PRETRAINED] = None
+    pretrained: Annotated[method.Pretrained, method.PRETRAINED] = None
     theorem: Annotated[
         Literal["E", "F", "D", "A"],
         Flag(
@@ -102,7 +94,7 @@ class Sparsity(Method):
             _GROUP,
         ),
     ] = None
-    twin: Annotated[Switch, TWIN] = True
+    twin: Annotated[Switch, method.TWIN] = True
     search_examples: PositiveCount = 3_000
     plain_training: PlainTraining = PlainTraining()
     split: Any = Field(default=None, exclude=True)
@@ -111,7 +103,7 @@ class Sparsity(Method):
     @classmethod
     def _known_prior(cls, value: Any) -> Any:
         if not isinstance(value, str):
-            return prior_given(value)
+            return method.prior_given(value)
         kind, fraction = prior_kind(value)
         return value if fraction else kind
 
@@ -146,7 +138,7 @@ class Sparsity(Method):
     def shaping(self) -> float | None:
         if self.given is None:
             return prior_kind(self.prior)[1] or None
-        without_split(self.given)
+        method.without_split(self.given)
         return None
 
     def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
