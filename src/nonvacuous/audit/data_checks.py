@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nonvacuous.audit import gathering, probing
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.gathering import contradicted, nearly_alike, numbered
 from nonvacuous.audit.holding import held_examples
 from nonvacuous.audit.knowing import irreproducible, knowledge, surprises
-from nonvacuous.audit.probing import Network, recount
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse, unknowable
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
@@ -288,7 +287,7 @@ def independent(evidence: Evidence) -> Outcome:
             "document), keep one example of each. The promise holds only if every repeat was "
             "drawn independently, as where inputs take few values."
         )
-    if (numbering := numbered(evidence.examples)) is not None:
+    if (numbering := gathering.numbered(evidence.examples)) is not None:
         return refuse(
             f"number {numbering + 1} of each input is another one for each of the "
             f"{len(evidence.examples)} examples, and they lie as evenly as row numbers, ids, "
@@ -296,7 +295,7 @@ def independent(evidence: Evidence) -> Outcome:
             "It tells where an example stood, and the class where a file is sorted by class; new "
             "examples have other ones. Drop that column and certify again."
         )
-    alike, looked_at = nearly_alike(evidence.examples, evidence.split.bound)
+    alike, looked_at = gathering.nearly_alike(evidence.examples, evidence.split.bound)
     if alike > MANY_REPEATS * looked_at:
         return doubtful(
             f"{alike} of {looked_at} bound pictures hardly differ from another one of the data, up "
@@ -314,7 +313,7 @@ def independent(evidence: Evidence) -> Outcome:
 
 @check(rows=(24,), since=1, name="the data are what they are said to be", says=("not checkable",))
 def honest_source(evidence: Evidence) -> Outcome:
-    if (tested := contradicted(evidence)) is not None:
+    if (tested := gathering.contradicted(evidence)) is not None:
         rate, count = tested.errors / tested.trials, evidence.bound_examples
         return doubtful(
             f"{tested.name} errs on {rate:.1%}, and the promise leaves next to no chance to that. "
@@ -340,9 +339,9 @@ def _knows_the_other_part(evidence: Evidence, saw: np.ndarray) -> str | None:
     assert evidence.prior is not None
     # Of one fixed network the noise is kept in doubles.
     means = {n: m.to(evidence.module.get_parameter(n)) for n, m in evidence.prior.means.items()}
-    network, bound = Network.of(evidence.module, means), evidence.split.bound
+    network, bound = probing.Network.of(evidence.module, means), evidence.split.bound
     own, other = (
-        recount(network, evidence.examples.subset(part), zero_one) for part in (saw, bound)
+        probing.recount(network, evidence.examples.subset(part), zero_one) for part in (saw, bound)
     )
     mean = (own.total + other.total) / (own.trials + other.trials)
     deviation = math.sqrt(mean * (1.0 - mean) * (1.0 / own.trials + 1.0 / other.trials))

@@ -12,8 +12,7 @@ from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds,
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.records import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE, BudgetRecord
 from nonvacuous.risk.losses import zero_one
-from nonvacuous.rules.arithmetic import ONCE, theorem
-from nonvacuous.rules.attempts import Standing
+from nonvacuous.rules import arithmetic, attempts
 from nonvacuous.rules.drawing import set_aside, temperature, tilt_of
 
 SEARCHED = "every search was paid for"
@@ -41,7 +40,7 @@ def spent_once(evidence: Evidence) -> Outcome:
             f"{entry.share!r} ({entry.failure!r} shared by {entry.choices}). Use the share that "
             "the budget returned."
         )
-    if evidence.risk.scheme != ONCE:
+    if evidence.risk.scheme != arithmetic.ONCE:
         evidence.budget.line(SAMPLING_LINE)
     spends = " + ".join(f"{e.failure:.3g} ({e.name})" for e in evidence.budget.entries)
     return holds(f"{spends} is at most {ledger.failure:g}.")
@@ -95,7 +94,7 @@ def accounted_for(searched: Iterable[str]) -> str:
     says=("checked", "asserted"),
 )
 def fixed_before_data(evidence: Evidence) -> Outcome:
-    named = theorem(evidence.bound.name)
+    named = arithmetic.theorem(evidence.bound.name)
     given = {key.partition(".")[0] for key in evidence.bound.inputs}  # lists go item by item
     present = [name for name in named.fixed_before if name in given]
     if not present:
@@ -158,7 +157,7 @@ def _tilted(evidence: Evidence, name: str) -> Outcome:
     says=("checked", "asserted"),
 )
 def attempts_paid(evidence: Evidence) -> Outcome:
-    paid, standing = evidence.attempts_paid, evidence.standing or Standing()
+    paid, standing = evidence.attempts_paid, evidence.standing or attempts.Standing()
     if min((paid, *standing.earlier, *standing.alike)) < 1:
         return refuse(f"{paid} and {standing} are not numbers of certificates to pay for.")
     if paid > 1:
@@ -182,7 +181,7 @@ def attempts_paid(evidence: Evidence) -> Outcome:
     return asserted(f"no other certificate on these examples is on record.{quoted}")
 
 
-def _unpaid(standing: Standing, paid: int) -> str:
+def _unpaid(standing: attempts.Standing, paid: int) -> str:
     alike = again = ""
     if standing.alike:
         alike = (
@@ -223,7 +222,7 @@ def _not_free(evidence: Evidence, search: Search) -> Outcome | None:
             f"{search.name!r} was chosen among {search.choices} by looking at the examples, and a "
             "plain test holds for one network only. Charge it to the ledger."
         )
-    if word not in FREE or word in theorem(evidence.bound.name).fixed_before:
+    if word not in FREE or word in arithmetic.theorem(evidence.bound.name).fixed_before:
         return refuse(
             f"{search.name!r} was chosen among {search.choices} by looking at the bound examples "
             "and declared free, but only a choice of the posterior is: the theorem does not hold "

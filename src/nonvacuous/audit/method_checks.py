@@ -15,24 +15,16 @@ import math
 import numpy as np
 import torch
 
-from nonvacuous.audit import probing
-from nonvacuous.audit.complexity_checks import parts
+from nonvacuous.audit import complexity_checks, knowing, probing
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.knowing import knowledge
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse
 from nonvacuous.audit.sampling_checks import drawn_after
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import STEPS_MODES
 from nonvacuous.records import ProgressiveRecord
+from nonvacuous.rules import convolutions, digests
 from nonvacuous.rules import derandomization as rules
-from nonvacuous.rules.convolutions import (
-    tensor_scales,
-    wrong_convolution,
-    wrong_sizes,
-    wrong_structure,
-)
-from nonvacuous.rules.digests import example_set
 from nonvacuous.rules.drawing import batches_of
 from nonvacuous.sparsity.certify import final_seed, recount
 from nonvacuous.sparsity.conv_chain import ConvChain
@@ -74,7 +66,9 @@ def whole_network(evidence: Evidence) -> Outcome:
         return refuse("the record is that of a network of another kind.")
     # What the record says of kernels, strides, pooling and positions.
     chain = read if isinstance(read, ConvChain) else None
-    if chain and (odd := wrong_convolution(record) or wrong_structure(record, chain)):
+    if chain and (
+        odd := convolutions.wrong_convolution(record) or convolutions.wrong_structure(record, chain)
+    ):
         return refuse(f"{odd}. Record them with rules.convolutions.convolution_records.")
     if wrong := misread(evidence.module, read, evidence.bound_part):
         return refuse(f"{wrong}. The theorem is about the layers; the promise is for the module.")
@@ -85,7 +79,7 @@ def whole_network(evidence: Evidence) -> Outcome:
                 f"parameter {name!r} ({parameter.numel()} weights) is in no layer of the record, "
                 "so neither noise nor KL covers it."
             )
-    noise, noise_of_prior, _ = parts(evidence)
+    noise, noise_of_prior, _ = complexity_checks.parts(evidence)
     for who, kept, means in (
         ("network", layers, noise.means),
         ("prior", prior, noise_of_prior.means),
@@ -103,11 +97,11 @@ def whole_network(evidence: Evidence) -> Outcome:
 @check(rows=(2, 20), since=1, name="prior and posterior have the noise of the setting", modes=MODES)
 def same_noise(evidence: Evidence) -> Outcome:
     record, layers, prior = terms(evidence)
-    noise, noise_of_prior, complexity = parts(evidence)
+    noise, noise_of_prior, complexity = complexity_checks.parts(evidence)
     if complexity.symmetries:
         return refuse("the KL of the theorem has no symmetries to forget; count it in full.")
     expected = rules.evaluator_for(*terms(evidence)).scales(rules.setting_of(record))
-    own = tensor_scales(record)
+    own = convolutions.tensor_scales(record)
     for layer, scale in zip(record.layers, expected, strict=True):
         if layer.scale != scale:
             return refuse(
@@ -128,7 +122,9 @@ def same_noise(evidence: Evidence) -> Outcome:
                 f"layer {layer.name} is recorded at squared distance {layer.squared_distance!r} "
                 f"from the prior; it is at {distance!r}."
             )
-    if wrong := rules.wrong_layer_distance(record, complexity) or wrong_sizes(record, complexity):
+    if wrong := rules.wrong_layer_distance(record, complexity) or convolutions.wrong_sizes(
+        record, complexity
+    ):
         return refuse(f"{wrong}.")
     return holds("one scale for each layer, the same around network and prior.")
 
@@ -278,7 +274,7 @@ def _batches(evidence: Evidence) -> tuple[np.ndarray, ...]:
 def tested_first(evidence: Evidence) -> Outcome:
     record, batches, trained = record_of(evidence), _batches(evidence), evidence.trained_on
     for number, (batch, indices) in enumerate(zip(record.batches, batches, strict=True), 1):
-        if batch.examples != example_set(evidence.examples, indices):
+        if batch.examples != digests.example_set(evidence.examples, indices):
             return refuse(
                 f"batch {number} is not the one that the seed gives: an order that was chosen by "
                 "looking would be a search. Make it with rules.drawing.batches_of."
@@ -329,7 +325,7 @@ def _knows_anyway(evidence: Evidence) -> str | None:
     # A few steps from a lucky start err about as that does, less what its scores are off by.
     known = guessing
     if evidence.start is not None:
-        known = min(guessing, knowledge(evidence.start, evidence.bound_part).error)
+        known = min(guessing, knowing.knowledge(evidence.start, evidence.bound_part).error)
     if error >= min(guessing - _TOO_MANY * deviation, _TOO_WELL * known):
         return None
     return (

@@ -18,10 +18,8 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.kinds import ALL_MODES, KINDS, RANDOM_MODES
 from nonvacuous.records import ComplexityRecord
+from nonvacuous.rescaling import permutation, quotients, unit_layers
 from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of
-from nonvacuous.rescaling.permutation import check_exchangeable
-from nonvacuous.rescaling.quotients import Symmetries, symmetries_of
-from nonvacuous.rescaling.unit_layers import UnitLayer
 from nonvacuous.risk.forward import close_scores
 from nonvacuous.rules.arithmetic import theorem
 from nonvacuous.rules.drawing import draw_network
@@ -174,9 +172,9 @@ def allowed(evidence: Evidence) -> Outcome:
         return _NONE
     if impossible := impossible_saving(complexity):
         return refuse(f"{impossible}.")
-    network = symmetries_of(evidence.captured)
+    network = quotients.symmetries_of(evidence.captured)
     layers = {layer.name: layer for layer in network.layers}
-    chosen: list[UnitLayer] = []
+    chosen: list[unit_layers.UnitLayer] = []
     for saving in complexity.symmetries:
         if saving.symmetry == "translation":
             if not invariance_of(evidence.loss.name).shift:
@@ -191,7 +189,7 @@ def allowed(evidence: Evidence) -> Outcome:
             words = f"the units of {saving.place!r} are not known to be interchangeable"
             return refuse(f"{words}: {_why(network)}")
         # Raises where the prior tells the units apart, naming the tensor.
-        check_exchangeable(prior, layers[saving.place])
+        permutation.check_exchangeable(prior, layers[saving.place])
         chosen.append(layers[saving.place])
     for one, other in combinations(chosen, 2):
         common = sorted(one.names & other.names)
@@ -256,7 +254,7 @@ def impossible_saving(complexity: ComplexityRecord) -> str | None:
     return None
 
 
-def _why(network: Symmetries) -> str:
+def _why(network: quotients.Symmetries) -> str:
     reasons = [f"{refusal.layer}: {refusal.reason}" for refusal in network.refused]
     return "; ".join(reasons) or "the network has no such layer."
 
@@ -265,7 +263,7 @@ def _changed(
     evidence: Evidence, network: probing.Network, inputs: Tensor, tolerance: float
 ) -> str | None:
     """The first symmetry that, applied at random, is seen in the outputs; None if none is."""
-    complexity, symmetries = parts(evidence)[2], symmetries_of(evidence.captured)
+    complexity, symmetries = parts(evidence)[2], quotients.symmetries_of(evidence.captured)
     generator = torch.Generator().manual_seed(derived_seed(evidence.seed, "symmetries"))
     expected = network.run(inputs)[0]
     layers = {layer.name: layer for layer in symmetries.layers}
@@ -302,7 +300,7 @@ def _shifted(
 
 
 def _reordered(
-    tensors: Mapping[str, Tensor], layer: UnitLayer, generator: torch.Generator
+    tensors: Mapping[str, Tensor], layer: unit_layers.UnitLayer, generator: torch.Generator
 ) -> dict[str, Tensor]:
     """The weights with the units of a layer in a random order."""
     order = torch.randperm(layer.units, generator=generator)

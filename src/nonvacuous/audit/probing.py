@@ -18,9 +18,7 @@ from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.copying import Checkpoints, copied_network
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, NonvacuousError
-from nonvacuous.risk.forward import close_scores, score_sizes
-from nonvacuous.risk.losses import Loss
-from nonvacuous.risk.pairs import plain_precision
+from nonvacuous.risk import forward, losses, pairs
 
 #: How many examples are predicted at once where errors are counted.
 BATCH = 2048
@@ -132,9 +130,9 @@ def batch_dependence(network: Network, inputs: Tensor) -> str | None:
 
 def size_dependence(network: Network, inputs: Tensor) -> str | None:
     """Whether the first predictions of a batch as large as is measured are those of a small one."""
-    with undisturbed(network.device), plain_precision(network.device):
+    with undisturbed(network.device), pairs.plain_precision(network.device):
         large, small = network.run(inputs)[0][:PROBES], network.run(inputs[:PROBES])[0]
-    alike = close_scores(large, small, 1e-3).all()
+    alike = forward.close_scores(large, small, 1e-3).all()
     return None if alike else f"outputs change in a batch of {len(inputs)} examples"
 
 
@@ -184,7 +182,7 @@ def _compare(network: Network, inputs: Tensor, tolerance: float) -> str | None:
     together = network.run(inputs)[0]
 
     def differs(outputs: Tensor, expected: Tensor) -> bool:
-        return not bool(close_scores(outputs, expected, tolerance).all())
+        return not bool(forward.close_scores(outputs, expected, tolerance).all())
 
     if differs(network.run(inputs)[0], together):
         return "the same examples give other outputs when they are asked for again"
@@ -213,7 +211,7 @@ class Recount:
         return total is not None and abs(self.total - total) <= self.close + 1e-4 * self.trials
 
 
-def recount(network: Network, examples: Examples, loss: Loss) -> Recount:
+def recount(network: Network, examples: Examples, loss: losses.Loss) -> Recount:
     """Pass every example once and sum the losses."""
     total, close = 0.0, 0
     with undisturbed(network.device):
@@ -228,10 +226,10 @@ def recount(network: Network, examples: Examples, loss: Loss) -> Recount:
     return Recount(round(total) if loss.binary else None, total, len(examples), close)
 
 
-def close_calls(outputs: Tensor, labels: Tensor, loss: Loss, values: Tensor) -> int:
+def close_calls(outputs: Tensor, labels: Tensor, loss: losses.Loss, values: Tensor) -> int:
     """Examples whose loss changes when their own score moves by what rounding may move it."""
     own = labels.unsqueeze(1)
-    step = 1e-5 * score_sizes(outputs).gather(1, own).clamp_min(1e-6)
+    step = 1e-5 * forward.score_sizes(outputs).gather(1, own).clamp_min(1e-6)
     moved = torch.zeros_like(values, dtype=torch.bool)
     for sign in (-1.0, 1.0):
         shifted = outputs.scatter_add(1, own, sign * step)

@@ -27,10 +27,8 @@ from nonvacuous.certification.candidate import FACTS, Candidate, frozen_copy
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import Measured, complexity_of, measure, observations
 from nonvacuous.errors import Refused, Unsupported
-from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement_of
+from nonvacuous.rules import arithmetic, outcomes, symmetries
 from nonvacuous.rules.digests import example_set, fixed_tensors, tensors_digest
-from nonvacuous.rules.outcomes import outcome_digest
-from nonvacuous.rules.symmetries import captured
 from nonvacuous.seeds import DRAWS
 
 
@@ -41,10 +39,10 @@ def measured_best(job: Job, candidates: Sequence[Candidate]) -> tuple[Candidate,
         graph, cost = candidate.graph, candidate.complexity
         if cost is None and graph is None and job.method.quotients:
             with contextlib.suppress(Unsupported):  # no graph, no symmetry that is known
-                graph = captured(candidate.module, job.examples.inputs)
+                graph = symmetries.captured(candidate.module, job.examples.inputs)
         cost = cost or complexity_of(job, candidate.posterior, candidate.prior, graph)
         all_measured.append((candidate, measure(job, candidate, cost)))
-    return min(all_measured, key=lambda pair: recompute_bound(pair[1].bound))
+    return min(all_measured, key=lambda pair: arithmetic.recompute_bound(pair[1].bound))
 
 
 def candidate_evidence(job: Job, candidate: Candidate, measured: Measured) -> Evidence:
@@ -81,7 +79,7 @@ def evidence_of(
     """
     standing, bound, risk, examples = None, measured.bound, measured.risk, job.examples
     if job.charging is not None:
-        outcome = outcome_digest(
+        outcome = outcomes.outcome_digest(
             module,
             job.bound_part,
             distributions=(facts.get("prior"), facts.get("posterior")),
@@ -103,7 +101,7 @@ def evidence_of(
         risk_transform=job.examples.steps,
         test_reads=("freeze", "report") if job.test is not None else ("freeze",),
         standing=standing,
-        risk_upper=recompute_bound(bound),
+        risk_upper=arithmetic.recompute_bound(bound),
         confidence=1.0 - job.failure,
         data=records.DataRecord(
             name=examples.name,
@@ -162,7 +160,7 @@ def seal(
         ),
         empirical=evidence.risk,
         held_out_twin=twin,
-        baseline=baseline_record(
+        baseline=arithmetic.baseline_record(
             evidence.examples.class_counts(evidence.split.bound),
             evidence.examples.class_names,
             evidence.budget,
@@ -185,7 +183,7 @@ def seal(
         )
         fields["rescaling"] = candidate.rescaling
     draft = Certificate.model_construct(**fields)
-    return Certificate.sealed(statement=statement_of(draft), **fields)
+    return Certificate.sealed(statement=arithmetic.statement_of(draft), **fields)
 
 
 def software(device: torch.device) -> dict[str, str]:

@@ -14,9 +14,7 @@ from nonvacuous.certification.forgetting import forget
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples
 from nonvacuous.data.files import write_npz
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.copying import copied_network
-from nonvacuous.distributions.priors import Prior
+from nonvacuous.distributions import DiagonalGaussian, copying, priors
 from nonvacuous.errors import BadInput
 from nonvacuous.networks import LayerGraph
 from nonvacuous.recipes import remembering
@@ -71,7 +69,7 @@ FACTS = (
 
 def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Module:
     """A copy in evaluation mode that no optimizer will touch."""
-    copied = copied_network(module).eval().requires_grad_(False)
+    copied = copying.copied_network(module).eval().requires_grad_(False)
     forget(copied)
     return copied if device is None else copied.to(device)
 
@@ -111,7 +109,7 @@ def require_stored_state(
 _ROUNDING = 1e-5
 
 
-def start_at(module: nn.Module, prior: Prior) -> nn.Module | None:
+def start_at(module: nn.Module, prior: priors.Prior) -> nn.Module | None:
     """The network with the initial weights that a prior is centered on, if it is."""
     if prior.kind != "initialization" or prior.means is None:
         return None
@@ -141,13 +139,13 @@ def with_stored_state(start: nn.Module, trained: nn.Module) -> nn.Module:
     return rebuilt
 
 
-def prior_choices(prior: Prior, module: nn.Module) -> int:
+def prior_choices(prior: priors.Prior, module: nn.Module) -> int:
     """Members of the family among which a prior is chosen by looking at the posterior."""
     tensors = sum(1 for _ in module.parameters()) if prior.per_tensor else 1
     return int(len(prior.grid) ** tensors)
 
 
-def scale_search(prior: Prior, module: nn.Module) -> tuple[Search, ...]:
+def scale_search(prior: priors.Prior, module: nn.Module) -> tuple[Search, ...]:
     """The choice of the prior's scale, where there is one."""
     reason = "a union over the grid of scales that was fixed before the data"
     choices = prior_choices(prior, module)

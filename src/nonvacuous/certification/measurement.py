@@ -23,11 +23,8 @@ from nonvacuous.networks import LayerGraph
 from nonvacuous.progress import Progress
 from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.risk.pairs import RiskEstimate, estimate_risk
-from nonvacuous.rules import arithmetic
-from nonvacuous.rules.digests import fixed_tensors
+from nonvacuous.rules import arithmetic, digests, outcomes, symmetries
 from nonvacuous.rules.drawing import draw_network, sampling_seed, temperature
-from nonvacuous.rules.outcomes import predictions
-from nonvacuous.rules.symmetries import symmetry_savings
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.erm import train
 from nonvacuous.training.loop import Records
@@ -36,7 +33,7 @@ from nonvacuous.training_settings import PlainTraining
 
 def summed_loss(module: nn.Module, examples: Examples, loss: Loss) -> float:
     """The sum of the loss over the examples, each seen once by the network in evaluation mode."""
-    pairs = predictions(module, examples)
+    pairs = outcomes.predictions(module, examples)
     return float(sum(loss(scores, labels).double().sum() for scores, labels in pairs))
 
 
@@ -173,7 +170,7 @@ def complexity_of(
     savings: tuple[records.SymmetrySaving, ...] = ()
     which, loss = job.method.quotients, job.loss.name
     if which and graph is not None:
-        savings = symmetry_savings(
+        savings = symmetries.symmetry_savings(
             graph, posterior, prior, loss=loss, which=which, overlaps=overlaps
         )
     units = any(saving.symmetry == "permutation" for saving in savings)
@@ -268,7 +265,7 @@ def twin_record(description: str, errors: int, examples: int, failure: float) ->
 
 def separate_twin(job: Job, network: nn.Module, split: Split) -> records.TwinRecord:
     """Keep the network of a twin, and test it."""
-    job.folder.tensors(TWIN_FILE, fixed_tensors(network))
+    job.folder.tensors(TWIN_FILE, digests.fixed_tensors(network))
     return plain_test(network, job.examples, split, failure=job.failure, separate=True)
 
 

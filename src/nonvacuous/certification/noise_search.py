@@ -33,9 +33,7 @@ from nonvacuous.bounds import kl_inverse_upper, seeger
 from nonvacuous.certification.gauge import Gauge, Rescaled, Where
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import complexity_of
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.distributions.priors import Prior
+from nonvacuous.distributions import DiagonalGaussian, grids, priors
 from nonvacuous.records import ComplexityRecord
 from nonvacuous.risk.pairs import RiskPilot
 from nonvacuous.rules.arithmetic import SAMPLING_SHARE
@@ -80,8 +78,8 @@ class NoiseSearch:
         self,
         job: Job,
         module: nn.Module,
-        prior: Prior,
-        scales: ScaleGrid,
+        prior: priors.Prior,
+        scales: grids.ScaleGrid,
         gauge: Gauge | None,
         seed: int,
     ) -> None:

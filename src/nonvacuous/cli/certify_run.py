@@ -15,12 +15,10 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import TOKENS
 from nonvacuous.certification.method import Method
 from nonvacuous.certify import certify
-from nonvacuous.cli import exits
+from nonvacuous.cli import exits, output, report
 from nonvacuous.cli.exits import CommandError, UsageError, again, command, shown_page
 from nonvacuous.cli.flags import check_writable, device_of, in_use, instead_of, other_settings
 from nonvacuous.cli.narration import working
-from nonvacuous.cli.output import say, write_certificate, write_error, write_next
-from nonvacuous.cli.report import PAGE, write_page
 from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.data.load import file_and_column
 from nonvacuous.data.readers.tables import other_labels
@@ -110,7 +108,7 @@ def run(call: Call, method: Method) -> int:
                 progress=narration,
             )
     except Refused as error:
-        write_error(str(error), next_command=None)
+        output.write_error(str(error), next_command=None)
         return exits.FAILED if call.max_risk is None else exits.TOO_RISKY
     except Unsupported as error:
         if method.usual_network is None:
@@ -215,20 +213,20 @@ def _remarks(
 
 
 def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: bool) -> int:
-    write_certificate(certificate, as_json=call.json)
+    output.write_certificate(certificate, as_json=call.json)
     sys.stdout.flush()
     if was_finished:
-        say("This run was finished before: nothing was computed again.")
+        output.say("This run was finished before: nothing was computed again.")
     if certificate.beside_guessing:
-        say(f"Warning: {certificate.beside_guessing}.")
+        output.say(f"Warning: {certificate.beside_guessing}.")
     if saved := saved_in_one_line(certificate):
-        say(saved)
-    say(f"Run folder: {folder}")
+        output.say(saved)
+    output.say(f"Run folder: {folder}")
     if call.report:
-        say(f"Report:     {write_page(certificate, folder)}")
+        output.say(f"Report:     {report.write_page(certificate, folder)}")
     code = _verdict(certificate, call, folder)
     if code == exits.DONE:
-        write_next(_verification(call, folder))
+        output.write_next(_verification(call, folder))
     return code
 
 
@@ -270,7 +268,7 @@ def _verdict(certificate: Certificate, call: Call, folder: Path) -> int:
         reason = f"the certificate promises {shown_up(certificate.risk_upper)} only"
     asked = limit is not None and certificate.gate is None
     gate = f"; --max-risk asks for at most {limit:g}" if asked else ""
-    write_error(f"{reason}{gate}.", next_command=_remedy(certificate, call, folder))
+    output.write_error(f"{reason}{gate}.", next_command=_remedy(certificate, call, folder))
     return exits.FAILED if limit is None else exits.TOO_RISKY
 
 
@@ -279,4 +277,4 @@ def _remedy(certificate: Certificate, call: Call, folder: Path) -> str:
     measured = f"{certificate.empirical.mean:.3g}"
     if certificate.status == "valid" and 0.0 < float(measured) < (call.max_risk or 0.0):
         return command("plan", target=f"{call.max_risk:g}", risk=measured)
-    return shown_page(folder / PAGE) if call.report else command("report", folder)
+    return shown_page(folder / report.PAGE) if call.report else command("report", folder)

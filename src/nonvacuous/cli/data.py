@@ -6,36 +6,34 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import command
-from nonvacuous.cli.flags import DataDir, Json
-from nonvacuous.cli.output import answered, plain_table, result_console, write_lines
+from nonvacuous.cli import exits, flags, output
 from nonvacuous.foreign import SOURCES
 from nonvacuous.report.wording import printable
 
 _Source = Annotated[str, Parameter(help=SOURCES)]
 
 
-def data(source: _Source, /, *, data_dir: DataDir = None, json: Json = False) -> int:
+def data(source: _Source, /, *, data_dir: flags.DataDir = None, json: flags.Json = False) -> int:
     """Describe a data set: its size, classes, values, repeated examples and fingerprint."""
     from nonvacuous.data import describe
     from nonvacuous.study.study import named_data
 
     record = describe(named_data(source, data_dir))
-    following = command("certify", data=source, data_dir=data_dir)
-    return answered(record, _write_text, as_json=json, next_command=following)
+    following = exits.command("certify", data=source, data_dir=data_dir)
+    return output.answered(record, _write_text, as_json=json, next_command=following)
 
 
 def _write_text(record: dict[str, Any]) -> None:
     shape = " x ".join(map(str, record["example_shape"]))
-    write_lines(f"{record['name']}: {record['classes']} classes, inputs of {shape}")
+    output.write_lines(f"{record['name']}: {record['classes']} classes, inputs of {shape}")
     parts = [record[key] for key in ("train", "test") if record[key] is not None]
-    table = plain_table("class", *(part["name"] for part in parts), right=(1, 2))
+    table = output.plain_table("class", *(part["name"] for part in parts), right=(1, 2))
     for number, name in enumerate(record["class_names"]):
         table.add_row(printable(name), *(f"{part['label_counts'][number]:,}" for part in parts))
     table.add_row("all", *(f"{part['examples']:,}" for part in parts), style="bold")
-    result_console().print(table)
+    output.result_console().print(table)
     for part in parts:
-        write_lines(
+        output.write_lines(
             f"{part['name']}: values {part['lowest_input']:g} to {part['highest_input']:g} "
             f"({'; '.join(part['preprocessing']) or 'as given'}), "
             f"{part['repeats']['inputs']:,} repeated inputs, always guessing the largest class "
@@ -43,10 +41,10 @@ def _write_text(record: dict[str, Any]) -> None:
             f"SHA-256 {part['content_hash'][:16]}..."
         )
     if record["unused"]:
-        write_lines(f"not used: {', '.join(record['unused'])}")
+        output.write_lines(f"not used: {', '.join(record['unused'])}")
     across = record["duplicates_across"]
     if across is not None and across["inputs"]:
-        write_lines(
+        output.write_lines(
             f"{across['inputs']:,} test inputs also occur in training: errors measured on them "
             "say nothing about new data."
         )

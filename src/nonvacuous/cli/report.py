@@ -6,10 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nonvacuous.cli.exits import CommandError, UsageError, command, not_finished
-from nonvacuous.cli.flags import Json
+from nonvacuous.cli import exits, flags, output
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.output import answered, say, write_lines
 from nonvacuous.errors import BadInput
 from nonvacuous.files import inside
 from nonvacuous.foreign import holds_run, read_json
@@ -44,7 +42,7 @@ def write_page(certificate: Certificate, folder: Path) -> Path:
     )
 
 
-def report(run_folder: Path, /, *, json: Json = False) -> int:
+def report(run_folder: Path, /, *, json: flags.Json = False) -> int:
     """Write report.html for a run folder, or a site that compares the runs in a folder of them.
 
     Args:
@@ -58,18 +56,18 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
     source = inside(run_folder, "certificate.json")
     if source.is_file():
         page = str(write_page(Certificate.load(source), run_folder))
-        return answered({"report": page}, lambda _: write_lines(page), as_json=json)
+        return output.answered({"report": page}, lambda _: output.write_lines(page), as_json=json)
     if holds_run(run_folder):
-        raise not_finished(run_folder)
+        raise exits.not_finished(run_folder)
     runs = read_runs(run_folder) if run_folder.is_dir() and not is_run(run_folder) else ()
     if not runs:
         there = run_folder.is_dir()
         why = f"there is no folder {run_folder}: no certificate.json, and no runs. Name"
         if there:
             why = f"{run_folder} has no certificate.json and no runs in it; name"
-        raise (CommandError if there else UsageError)(
+        raise (exits.CommandError if there else exits.UsageError)(
             f"{why} the folder of a finished run, or a folder of runs.",
-            instead=command("runs", run_folder.parent),
+            instead=exits.command("runs", run_folder.parent),
         )
     from nonvacuous.study.site import write_site
 
@@ -78,7 +76,7 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
     record = {"report": str(site.index), "runs": len(runs), "pages": len(site.pages)}
 
     def write_text(_record: dict[str, Any]) -> None:
-        write_lines(str(site.index))
-        say(f"{plural(len(runs), 'run')}, {plural(len(site.pages), 'page')} of certificates")
+        output.write_lines(str(site.index))
+        output.say(f"{plural(len(runs), 'run')}, {plural(len(site.pages), 'page')} of certificates")
 
-    return answered(record, write_text, as_json=json)
+    return output.answered(record, write_text, as_json=json)

@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.errors import BadInput, WrongMode
-from nonvacuous.evaluation.audit import SAME_ANSWERS
-from nonvacuous.evaluation.coding import one_each, to_numpy
+from nonvacuous.evaluation import audit, coding, tables
 from nonvacuous.evaluation.likeness import Likeness
-from nonvacuous.evaluation.tables import check_rows
 from nonvacuous.evaluation_records import Evaluation
 
 #: Inputs given as one array are answered so many at a time.
@@ -70,7 +68,7 @@ def with_scores(predictor: Any, settings: Evaluation) -> tuple[Any, Evaluation]:
             f"metric {settings.metric!r} reads probabilities, and a {type(predictor).__name__} "
             "has no predict_proba: use one that has, or a metric of classes, such as 'error'."
         )
-    names = tuple(one_each(own, "classes_").tolist())
+    names = tuple(coding.one_each(own, "classes_").tolist())
     if list(map(str, settings.classes or names)) != list(map(str, names)):
         raise BadInput(
             f"the declared classes are not those of the {type(predictor).__name__} in its order, "
@@ -109,7 +107,7 @@ def predicted(
     likeness: Likeness | None = Likeness()
     for inputs, labels in _pairs(data, at_once, beside):
         given = answer(inputs)
-        raw = to_numpy(given)
+        raw = coding.to_numpy(given)
         if raw.ndim == 0:
             raise BadInput(
                 f"the predictor gave a single {type(given).__name__}; an answer for each input, or "
@@ -141,7 +139,7 @@ def _pairs(data: Any, at_once: int, beside: Mapping[str, Any]) -> Iterator[tuple
                 "data look like two batches in a tuple, which are read as (inputs, labels): give "
                 "the batches in a list."
             )
-        check_rows({"inputs": inputs, "labels": labels, **beside})
+        tables.check_rows({"inputs": inputs, "labels": labels, **beside})
         # Of a pandas column with fractions as its index, [] would choose by these.
         parts: list[Any] = [getattr(part, "iloc", part) for part in (inputs, labels)]
         for start in range(0, len(labels), at_once):
@@ -190,7 +188,7 @@ def _tried_again(answer: Answers, inputs: Any, raw: np.ndarray) -> str:
     count = min(TRIED_AGAIN, len(raw))
     half = count // 2
     parts = (_backward(inputs, start, stop, len(raw)) for start, stop in ((half, count), (0, half)))
-    again = np.concatenate([to_numpy(answer(part)) for part in parts])[::-1]
+    again = np.concatenate([coding.to_numpy(answer(part)) for part in parts])[::-1]
     if raw.dtype.kind == "f":
         same = np.allclose(again, raw[:count], rtol=1e-3, atol=1e-4)
         if raw.ndim == 2:
@@ -202,7 +200,7 @@ def _tried_again(answer: Answers, inputs: Any, raw: np.ndarray) -> str:
             f"NOT the same answers to {count} inputs came in another order: the predictor depends "
             "on the batch, on chance or on what it answered before. Test one fixed function."
         )
-    return SAME_ANSWERS.format(count)
+    return audit.SAME_ANSWERS.format(count)
 
 
 def _backward(inputs: Any, start: int, stop: int, rows: int) -> Any:
@@ -271,4 +269,4 @@ class OnRay:
 
 
 def _answers(predictor: Any, inputs: Any) -> np.ndarray:
-    return to_numpy(answers_of(predictor)(inputs))
+    return coding.to_numpy(answers_of(predictor)(inputs))

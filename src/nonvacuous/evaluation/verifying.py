@@ -13,12 +13,10 @@ from nonvacuous.bounds.rounding import down, shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.evaluation import audit as questions
+from nonvacuous.evaluation import former, readers, tables
 from nonvacuous.evaluation.conclusions import THEOREMS, Promise, baseline_of, conclude, ends_of
 from nonvacuous.evaluation.evaluate import EVIDENCE, attempt_of, budget_of, written
-from nonvacuous.evaluation.former import check_former_groups, check_former_order
-from nonvacuous.evaluation.readers import SEPARATORS
 from nonvacuous.evaluation.sample import Sample
-from nonvacuous.evaluation.tables import batches_of
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally, counted
 from nonvacuous.evaluation_records import EvaluationRecord, TestedBaseline
 from nonvacuous.records import Record
@@ -117,7 +115,7 @@ def _counts(test: _Test) -> None:
     certificate, record, _ = test
     settings, name, inputs = record.settings, certificate.bound.name, certificate.bound.inputs
     trials, whole = certificate.empirical.trials, record.unit == "examples"
-    check_former_order(certificate.bound.theorem)
+    former.check_former_order(certificate.bound.theorem)
     if settings.counts_events and whole:
         fits = name == "held-out tail"
     elif settings.entry.counts == "classes":
@@ -138,7 +136,7 @@ def _counts(test: _Test) -> None:
 def _groups(test: _Test) -> str:
     _, record, failure = test
     number, ends = 0, []
-    check_former_groups(record, test.certificate.empirical.trials)
+    former.check_former_groups(record, test.certificate.empirical.trials)
     for column, slices in record.groups.items():
         share = down(failure / max(1, len(slices)))
         if column not in _CLASSES:
@@ -315,13 +313,13 @@ def _counted(
     record: EvaluationRecord, evidence: Any, names: dict[str, str], where: tuple[str, ...]
 ) -> Tally:
     settings = record.settings
-    batches = batches_of(evidence, names, where, measured=settings.measured)
+    batches = tables.batches_of(evidence, names, where, measured=settings.measured)
     tally = counted(settings, batches, clusters=record.unit == "clusters")
     for role, digest in record.digests.items():
         column = tally.digests[role]
         if digest not in (column.hexdigest(), column.as_cut()):
             hint = ""
-            if Path(str(evidence)).suffix.lower() in SEPARATORS:
+            if Path(str(evidence)).suffix.lower() in readers.SEPARATORS:
                 hint = "; an older version may have read codes and fractions of text as numbers"
             said = f"column {role!r} holds something else, or its rows are in another order{hint}."
             raise Disagreement(said, "evaluation.digests")

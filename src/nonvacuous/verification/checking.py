@@ -20,16 +20,12 @@ from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import Unsupported
 from nonvacuous.networks import LayerGraph
 from nonvacuous.risk.losses import Loss, loss_named
-from nonvacuous.rules.arithmetic import disagreement, tolerance
+from nonvacuous.rules import arithmetic, drawing, symmetries
 from nonvacuous.rules.digests import tensors_digest
-from nonvacuous.rules.drawing import draw_network, priced, sampling_seed
-from nonvacuous.rules.symmetries import captured, wrong_savings
-from nonvacuous.verification.audited import check_again, stored_evidence
+from nonvacuous.verification import audited, replaying, starting
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import MODEL, check_own, network_of
-from nonvacuous.verification.replaying import FRESH, check_beside, check_samples
-from nonvacuous.verification.starting import check_start
 
 PRIOR = "prior.safetensors"
 POSTERIOR = "posterior.safetensors"
@@ -90,7 +86,7 @@ class Checking:
             asked = inquiry.findings[-1]
             why = asked.detail if asked.passed is None else "the network could not be rebuilt."
         if loss is None or module is None:
-            question = FRESH if certificate.predictor == "stochastic" else COUNT
+            question = replaying.FRESH if certificate.predictor == "stochastic" else COUNT
             inquiry.skip(question, "empirical", why)
             skip_symmetries(inquiry, why)
         else:
@@ -105,7 +101,7 @@ class Checking:
         check_own(inquiry, module)
         self._check_symmetries(inquiry, module)
         if inquiry.certificate.predictor == "stochastic":
-            check_samples(inquiry, module, loss)
+            replaying.check_samples(inquiry, module, loss)
         else:
             inquiry.expect(COUNT, "empirical.errors", lambda: _count(inquiry, module, loss))
         self.compare(inquiry, module, loss)
@@ -121,14 +117,14 @@ class Checking:
         if not complexity.symmetries and (rescaling is None or not rescaling.columns):
             return
         try:
-            graph = captured(module, inquiry.known.bound_part.inputs)
+            graph = symmetries.captured(module, inquiry.known.bound_part.inputs)
         except Unsupported as error:
             # Another version of torch may see the network otherwise than the one that made it.
             skip_symmetries(inquiry, f"the network cannot be captured here: {error}")
             return
 
         def savings() -> str:
-            if wrong := wrong_savings(
+            if wrong := symmetries.wrong_savings(
                 graph, posterior, prior, complexity, loss=certificate.loss.name
             ):
                 raise Disagreement(f"{wrong}.")
@@ -144,8 +140,8 @@ class Checking:
 
     def compare(self, inquiry: Inquiry, module: torch.nn.Module, loss: Loss) -> None:
         """What only files, data and network together can show: all of the audit, and the counts."""
-        check_beside(inquiry, module)
-        check_again(inquiry, lambda: stored_evidence(inquiry, module, loss))
+        replaying.check_beside(inquiry, module)
+        audited.check_again(inquiry, lambda: audited.stored_evidence(inquiry, module, loss))
 
 
 class PriorChecking(Checking):
@@ -154,7 +150,7 @@ class PriorChecking(Checking):
     def seed(self, certificate: Certificate) -> str:
         assert certificate.posterior is not None
         noise = getattr(certificate.rescaling, "noise_digest", None)
-        expected = sampling_seed(certificate.seed, certificate.posterior.digest, noise)
+        expected = drawing.sampling_seed(certificate.seed, certificate.posterior.digest, noise)
         equal(certificate.empirical.seed, expected, "empirical.seed")
         return "derived from the seed and the digest of the frozen posterior."
 
@@ -193,7 +189,7 @@ class PriorChecking(Checking):
         """Files that not every posterior has."""
 
     def measure(self, inquiry: Inquiry) -> None:
-        check_start(inquiry)
+        starting.check_start(inquiry)
         super().measure(inquiry)
 
 
@@ -218,7 +214,7 @@ def _complexity(inquiry: Inquiry) -> str:
     if sizes != recorded:
         odd = sorted(set(sizes.items()) ^ set(recorded.items()))[0][0]
         raise Disagreement(f"tensor {odd!r} is not the same in terms and posterior.")
-    if wrong := disagreement(complexity.terms, posterior.kl_to(prior)):
+    if wrong := arithmetic.disagreement(complexity.terms, posterior.kl_to(prior)):
         term, value = wrong
         raise Disagreement(
             f"the KL of {term.tensor!r} is recorded as {term.nats!r}; the tensors give {value!r}."
@@ -227,7 +223,7 @@ def _complexity(inquiry: Inquiry) -> str:
         order = float(certificate.bound.inputs["order"])
         claimed = float(certificate.bound.inputs["renyi_nats"])
         renyi = sum(posterior.renyi_to(prior, order).values())
-        if not abs(claimed - renyi) <= tolerance(renyi, 10 * posterior.weights):
+        if not abs(claimed - renyi) <= arithmetic.tolerance(renyi, 10 * posterior.weights):
             raise Disagreement(
                 f"it says {claimed!r}, the tensors give {renyi!r}.", "bound.inputs.renyi_nats"
             )
@@ -242,13 +238,13 @@ def _drawn(inquiry: Inquiry, path: Path) -> str:
     weights = read_tensors(path)
     if set(weights) != set(posterior.names):
         raise Disagreement("its tensors are not those of the posterior.", DRAWN)
-    again = draw_network(posterior, certificate.empirical.seed)
+    again = drawing.draw_network(posterior, certificate.empirical.seed)
     for name, tensor in weights.items():
         if not torch.allclose(tensor, again[name], rtol=1e-4, atol=1e-7):
             raise Disagreement(
                 f"the weights {name!r} are not those that the recorded seed draws.", DRAWN
             )
-    ratio, agrees = priced(posterior, prior, weights, complexity)
+    ratio, agrees = drawing.priced(posterior, prior, weights, complexity)
     if not agrees:
         claimed = complexity.log_density_ratio
         raise Disagreement(f"it says {claimed!r}, the drawn weights give {ratio!r}.")

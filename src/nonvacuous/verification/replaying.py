@@ -18,18 +18,13 @@ from nonvacuous.audit.probing import Network, Recount, close_calls, recount
 from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification import measurement
-from nonvacuous.certification.assemble import software
-from nonvacuous.certification.candidate import frozen_copy, with_weights
+from nonvacuous.certification import assemble, candidate, measurement
 from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.files import inside
 from nonvacuous.records import Observation, RiskRecord
 from nonvacuous.risk.losses import Loss, zero_one
-from nonvacuous.rules.arithmetic import recompute_bound, sampled_risk
-from nonvacuous.rules.digests import fixed_tensors
-from nonvacuous.rules.drawing import OBSERVED as TILTED
-from nonvacuous.rules.drawing import set_aside
+from nonvacuous.rules import arithmetic, digests, drawing
 from nonvacuous.verification.findings import FALSE_ALARM, Disagreement, NotAsked, equal, same_rate
 from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import fixed_into, unfolded_module_of
@@ -61,9 +56,9 @@ def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         total = None if again.errors is not None else again.total
         counts = {"errors": again.errors, "total": total, "trials": again.trials}
         share = certificate.budget.sampling.share
-        risk = sampled_risk(claimed.model_copy(update=counts), share)
+        risk = arithmetic.sampled_risk(claimed.model_copy(update=counts), share)
         inputs = {**certificate.bound.inputs, "empirical_risk": risk}
-        own = recompute_bound(certificate.bound.model_copy(update={"inputs": inputs}))
+        own = arithmetic.recompute_bound(certificate.bound.model_copy(update={"inputs": inputs}))
         return (
             f"{again.total:g} in {again.trials} fresh trials (seed {seed}) agree; with them in "
             f"place of the recorded ones the bound is {shown_up(own)}."
@@ -139,7 +134,7 @@ def differences(
     certificate: Certificate, names: tuple[str, ...], same: Callable[[str], str] = str
 ) -> list[str]:
     """What is not as it was where the certificate was made, in words."""
-    made, here = certificate.software, software(torch.device("cpu"))
+    made, here = certificate.software, assemble.software(torch.device("cpu"))
     return [
         f"{name} {made.get(name, 'unknown')} there, {here[name]} here"
         for name in names
@@ -207,9 +202,9 @@ def _observed(inquiry: Inquiry, module: nn.Module, seen: Observation, field: str
         seed = measurement.observation_seed(certificate.seed, posterior.digest())
         again = sampled(inquiry, module, test, zero_one, seen.trials, seed)
         return compare(certificate, again, errors=seen.errors, total=None)
-    if seen.name == TILTED and contents.prior is not None:
-        aside = known.examples.subset(set_aside(known.split.prior, certificate.seed)[1])
-        own = Network.of(with_weights(module, contents.prior.means))
+    if seen.name == drawing.OBSERVED and contents.prior is not None:
+        aside = known.examples.subset(drawing.set_aside(known.split.prior, certificate.seed)[1])
+        own = Network.of(candidate.with_weights(module, contents.prior.means))
         return counted(recount(own, aside, zero_one), seen, field)
     who = measurement.observed_network(certificate.predictor)
     tested = {
@@ -218,7 +213,7 @@ def _observed(inquiry: Inquiry, module: nn.Module, seen: Observation, field: str
     }.get(seen.name)
     if tested is None:
         raise Disagreement(f"no run observes {seen.name!r}.", f"{field}.name")
-    network = module if posterior is None else with_weights(module, posterior.means)
+    network = module if posterior is None else candidate.with_weights(module, posterior.means)
     return counted(recount(Network.of(network), tested, zero_one), seen, field)
 
 
@@ -236,13 +231,13 @@ def _check_twin(inquiry: Inquiry, module: nn.Module) -> None:
 
     def work() -> str:
         if learned and prior is not None:
-            network, split = with_weights(module, prior.means), known.split
+            network, split = candidate.with_weights(module, prior.means), known.split
         elif learned or inquiry.folder is None or measurement.TWIN_FILE not in contents.intact:
             raise NotAsked("its network is not stored.", needed=False)
         else:
             tensors = read_tensors(inside(inquiry.folder, measurement.TWIN_FILE))
-            fits = tensors.keys() <= fixed_tensors(module).keys()
-            network = frozen_copy(module if fits else unfolded_module_of(inquiry))
+            fits = tensors.keys() <= digests.fixed_tensors(module).keys()
+            network = candidate.frozen_copy(module if fits else unfolded_module_of(inquiry))
             network = fixed_into(network, tensors)
             split = measurement.twin_split(known.examples, certificate.seed)
         again = measurement.plain_test(

@@ -19,14 +19,9 @@ from torch import nn
 from nonvacuous.audit.data_checks import START, named_start
 from nonvacuous.bounds.checks import failure_of
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.adapting import adapted
-from nonvacuous.certification.candidate import frozen_copy, with_weights
-from nonvacuous.certification.job import Job
+from nonvacuous.certification import adapting, candidate, job, run_folder
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.distributions.priors import Prior, at_initialization
-from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.distributions import grids, priors, storage
 from nonvacuous.risk.losses import loss_named
 from nonvacuous.verification.findings import Disagreement, NotAsked
 from nonvacuous.verification.inquiry import Inquiry
@@ -41,7 +36,7 @@ def check_training(inquiry: Inquiry, kind: type[Method]) -> None:
     """Train again on the processor and compare every file that the training ends in."""
     certificate = inquiry.certificate
     with tempfile.TemporaryDirectory() as folder, _threads(certificate) as threads:
-        kept = RunFolder(Path(folder).resolve())
+        kept = run_folder.RunFolder(Path(folder).resolve())
 
         def repeated() -> tuple[str, str]:
             if inquiry.examples is None:
@@ -94,9 +89,9 @@ def _asked(inquiry: Inquiry, kind: type[Method]) -> tuple[Method, nn.Module]:
     if not isinstance(prior, dict):  # the network itself was trained here
         return kind(**record), _start(inquiry, settings["weights"])
     if prior["kind"] == "pretrained" and contents.prior is not None:
-        record["prior"] = Prior(
+        record["prior"] = priors.Prior(
             kind="pretrained",
-            grid=ScaleGrid(tuple(prior["scales"])),
+            grid=grids.ScaleGrid(tuple(prior["scales"])),
             means=contents.prior.means,
             per_tensor=prior["per_tensor"],
             fixed=contents.fixed or {},
@@ -110,12 +105,12 @@ def _asked(inquiry: Inquiry, kind: type[Method]) -> tuple[Method, nn.Module]:
         raise NotAsked("no network was trained by this library.", needed=False)
     # A given network: the twin alone was trained here, from the weights that the prior names.
     means = contents.prior.means
-    if tensors_digest(dict(means)) != prior["means"]:
+    if storage.tensors_digest(dict(means)) != prior["means"]:
         raise NotAsked("its training started before batch normalization was folded.")
-    start = with_weights(built(inquiry, inquiry.certificate.seed), means)
-    record["prior"] = at_initialization(start, grid=ScaleGrid(tuple(prior["scales"])))
+    start = candidate.with_weights(built(inquiry, inquiry.certificate.seed), means)
+    record["prior"] = priors.at_initialization(start, grid=grids.ScaleGrid(tuple(prior["scales"])))
     record.pop("prior_scale", None)
-    return kind(**record), frozen_copy(start).requires_grad_(True)
+    return kind(**record), candidate.frozen_copy(start).requires_grad_(True)
 
 
 def _start(inquiry: Inquiry, digest: str) -> nn.Module:
@@ -125,8 +120,8 @@ def _start(inquiry: Inquiry, digest: str) -> nn.Module:
     for seed in dict.fromkeys(
         (certificate.seed if named is None else named.seed, certificate.seed)
     ):
-        network, _ = adapted(built(inquiry, seed), inquiry.known.examples)
-        if tensors_digest(dict(network.state_dict())) == digest:
+        network, _ = adapting.adapted(built(inquiry, seed), inquiry.known.examples)
+        if storage.tensors_digest(dict(network.state_dict())) == digest:
             return network
     raise NotAsked(
         "the weights that it started from are not at hand: no seed that the certificate names "
@@ -134,12 +129,12 @@ def _start(inquiry: Inquiry, digest: str) -> nn.Module:
     )
 
 
-def _job(inquiry: Inquiry, method: Method, folder: RunFolder) -> Job:
+def _job(inquiry: Inquiry, method: Method, folder: run_folder.RunFolder) -> job.Job:
     certificate, settings, known = inquiry.certificate, inquiry.contents.settings, inquiry.known
     loss = loss_named(certificate.loss.name)
     if loss is None:
         raise Disagreement(f"the loss {certificate.loss.name!r} is not a built-in one.", "loss")
-    return Job(
+    return job.Job(
         method=method,
         architecture=certificate.model.architecture,
         examples=known.examples,

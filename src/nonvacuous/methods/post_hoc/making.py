@@ -15,9 +15,8 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Search
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification import columns
+from nonvacuous.certification import assemble, columns, measurement
 from nonvacuous.certification.adapting import FOLDED, folded, folded_prior, has_batch_norm
-from nonvacuous.certification.assemble import candidate_certificate, measured_best
 from nonvacuous.certification.candidate import (
     Candidate,
     frozen_copy,
@@ -29,7 +28,6 @@ from nonvacuous.certification.candidate import (
 )
 from nonvacuous.certification.gauge import Gauge, Rescaled, find_gauge
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import Measured, candidate_twin
 from nonvacuous.certification.noise_search import NoiseSearch
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
@@ -93,7 +91,7 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
         )
         for best, complexity in chosen
     ]
-    candidate, measured = measured_best(job, candidates)
+    candidate, measured = assemble.measured_best(job, candidates)
     if gauge is not None:
         moved = chosen[candidates.index(candidate)][0].rescaled
         rescaling = _rescaling(gauge, module, prior, moved, noise_digest, measured)
@@ -103,8 +101,8 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
     if method.twin and (candidate.prior_saw is not None or means is not None):
         # A zero-mean prior says nothing about where training starts.
         start = model if means is None else with_weights(model, means)
-        twin = candidate_twin(job, candidate, start, method.plain_training)
-    return candidate_certificate(job, candidate, measured, twin)
+        twin = measurement.candidate_twin(job, candidate, start, method.plain_training)
+    return assemble.candidate_certificate(job, candidate, measured, twin)
 
 
 def noise_descriptions(scales: Sequence[float], *, rescaled: bool) -> frozenset[str]:
@@ -124,7 +122,7 @@ def _rescaling(
     prior: Prior,
     moved: Rescaled,
     noise_digest: str | None,
-    measured: Measured,
+    measured: measurement.Measured,
 ) -> RescalingRecord:
     """The same randomized network accounted for in other ways: who earns the improvement?"""
     assert prior.kind != "pretrained"  # given weights take no such prior

@@ -19,12 +19,10 @@ from nonvacuous.records import Observation
 from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.rules import drawing as rule
 from nonvacuous.rules.digests import example_set, tensors_digest
-from nonvacuous.verification.audited import check_again, stored_evidence
-from nonvacuous.verification.checking import Checking
+from nonvacuous.verification import audited, checking, replaying
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import module_of, not_at_hand
-from nonvacuous.verification.replaying import compare, counted, watching
 
 _COUNT = "the errors of every batch are those recorded"
 _FIELD = "progressive.batches"
@@ -117,19 +115,19 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         test = inquiry.known.test
         if seen.name == rule.FIRST_OBSERVED:
             aside = rule.first_part(split, certificate.seed, tilted=tilted)[1]
-            return counted(on(1, aside), seen, field)
+            return replaying.counted(on(1, aside), seen, field)
         if seen.name not in (DRAWN_ON_TEST, LAST_ON_TEST):
             raise Disagreement(f"no run observes {seen.name!r}.", f"{field}.name")
         if test is None:
             raise NotAsked("the test examples were not given.", needed=False)
         if seen.name == LAST_ON_TEST:
-            return counted(recount(Network.of(networks[-1]), test, zero_one), seen, field)
+            return replaying.counted(recount(Network.of(networks[-1]), test, zero_one), seen, field)
         equal(seen.trials, len(test), f"{field}.trials")
-        watched, close = watching(zero_one)
+        watched, close = replaying.watching(zero_one)
         mixture = CheckpointMixture(networks, [len(batch) for batch in batches])
         errors = making.drawn_errors(mixture, test, certificate.seed, watched)
         again = Recount(errors, float(errors), len(test), sum(close))
-        return compare(certificate, again, errors=seen.errors, total=None)
+        return replaying.compare(certificate, again, errors=seen.errors, total=None)
 
     for position, seen in enumerate(certificate.observed):
         field = f"observed.{position}"
@@ -138,9 +136,9 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
     if record.training != BUILT_IN:
         question = "training on wrong labels ends in a network that is wrong"
         inquiry.skip(question, "progressive.training", "its network is not kept.", needed=False)
-    check_again(
+    audited.check_again(
         inquiry,
-        lambda: stored_evidence(
+        lambda: audited.stored_evidence(
             inquiry,
             Checkpoints(networks).eval().requires_grad_(False),
             loss,
@@ -150,7 +148,7 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
     )
 
 
-class MethodChecking(Checking):
+class MethodChecking(checking.Checking):
     """Checkpoints along one training, each tested before it learned from its test."""
 
     numbers = (("the batches add up, and the tilt follows", "progressive", _check_counts),)

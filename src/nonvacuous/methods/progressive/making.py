@@ -17,9 +17,7 @@ from nonvacuous import records
 from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.audit.probing import undisturbed
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification import measurement
-from nonvacuous.certification.assemble import evidence_of, seal
-from nonvacuous.certification.candidate import frozen_copy, require_stored_state
+from nonvacuous.certification import assemble, candidate, measurement
 from nonvacuous.certification.job import Job
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints, copied_network
@@ -67,11 +65,11 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
         # Of more than two batches the theorem takes no notice.
         few = {"batches": method.batches} if method.batches <= 2 else {}
         bound = bound_record("gate", **counts, threshold=method.threshold, failure=failure, **few)
-    evidence = evidence_of(
+    evidence = assemble.evidence_of(
         job,
         Checkpoints(networks).eval(),
         measurement.Measured(budget, risk, bound, "mixture"),
-        start=frozen_copy(model, job.device),
+        start=candidate.frozen_copy(model, job.device),
         tilt=aside,
         trained_on=trained,
         taught_wrong=_taught_wrong(method, job, model),
@@ -84,7 +82,7 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
         ),
     )
     twin = _twin(job, networks, batches, trained)
-    return seal(job, evidence, twin=twin, observed=_on_test(job, networks, batches))
+    return assemble.seal(job, evidence, twin=twin, observed=_on_test(job, networks, batches))
 
 
 def _checkpoint(
@@ -101,7 +99,7 @@ def _checkpoint(
     """
     if stored := job.folder.existing(rule.file_name(number)):
         tensors = load_tensors(stored, kind="network", device=job.device)
-        return frozen_copy(rule.with_tensors(start, tensors))
+        return candidate.frozen_copy(rule.with_tensors(start, tensors))
     phase = "first part" if number == 1 else f"checkpoint {number}"
     seed = derived_seed(job.seed, "checkpoint", str(number))
     if method.train is None:
@@ -125,7 +123,7 @@ def _checkpoint(
             watch=lambda _: None,
         )
         require_own(network, given, name="train")
-    network = frozen_copy(network, job.device)
+    network = candidate.frozen_copy(network, job.device)
     given_kinds, kinds = (
         {name: (tensor.shape, tensor.dtype) for name, tensor in fixed_tensors(one).items()}
         for one in (start, network)
@@ -140,8 +138,8 @@ def _checkpoint(
             "and verified as weights of one architecture. Return that network, trained, and let "
             "it keep nothing of what it trains on"
         )
-    rebuilt = frozen_copy(rule.with_tensors(start, fixed_tensors(network)), job.device)
-    require_stored_state(network, rebuilt, tests, whose=f"checkpoint {number}")
+    rebuilt = candidate.frozen_copy(rule.with_tensors(start, fixed_tensors(network)), job.device)
+    candidate.require_stored_state(network, rebuilt, tests, whose=f"checkpoint {number}")
     job.folder.tensors(rule.file_name(number), fixed_tensors(rebuilt))
     return rebuilt
 
@@ -182,7 +180,7 @@ def _taught_wrong(method: Progressive, job: Job, start: nn.Module) -> records.Ob
             name="train",
             watch=lambda _: None,
         )
-        network = frozen_copy(trained, job.device)
+        network = candidate.frozen_copy(trained, job.device)
         return measurement.observation("taught wrong labels", network, job.bound_part)
     except (BadInput, RuntimeError):
         return None  # too few for it; it was called often enough before

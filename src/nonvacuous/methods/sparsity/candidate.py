@@ -26,9 +26,7 @@ from nonvacuous.kinds import prior_kind
 from nonvacuous.methods.sparsity import Sparsity
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_reading import read_network, read_parameters
-from nonvacuous.sparsity.conv_training import ConvTraining, step_size, train_conv
+from nonvacuous.sparsity import conv_chain, conv_reading, conv_training
 from nonvacuous.sparsity.training import ChainTraining, train_chain
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 
@@ -100,7 +98,7 @@ def given_candidate(
             )
         center = {name: prior.means[name].detach().cpu() for name in parameters}
     # Reading refuses, by name, whatever is not a plain chain.
-    read_network(with_weights(module, center), examples.inputs[:2])
+    conv_reading.read_network(with_weights(module, center), examples.inputs[:2])
     return SparseCandidate(
         module=module,
         center=center,
@@ -158,7 +156,7 @@ class Trainer:
     def __init__(self, method: Sparsity, job: Job, model: nn.Module) -> None:
         self.settings, self.job = method, job
         self.start = frozen_copy(model, torch.device("cpu"))
-        layers, tensors = read_parameters(self.start, job.examples.inputs[:2])
+        layers, tensors = conv_reading.read_parameters(self.start, job.examples.inputs[:2])
         named = zip(layers.names, layers.biases, strict=True)
         biased = [name for name, bias in named if bias is not None]
         if biased:
@@ -168,7 +166,7 @@ class Trainer:
                 "cnn:16/no-bias), or train it yourself and give a prior"
             )
         self.names = tuple(weight for weight, *_ in tensors)
-        self.convolutional = isinstance(layers, ConvChain)
+        self.convolutional = isinstance(layers, conv_chain.ConvChain)
         own = dict(self.start.named_parameters())
         self.initial: Weights = {name: own[name].detach() for name in self.names}
 
@@ -187,10 +185,10 @@ class Trainer:
         phase, ends = "held-out twin" if stage == "twin" else stage, (begin, toward or begin)
         shared: dict[str, Any] = {"seed": seed, "phase": phase, "progress": self.job.progress}
         if self.convolutional:
-            shared["settings"] = ConvTraining(**training)
+            shared["settings"] = conv_training.ConvTraining(**training)
             first, center = (with_weights(self.start, end).to(self.job.device) for end in ends)
             first.requires_grad_(True)
-            network = train_conv(first, examples, toward=center, **shared)
+            network = conv_training.train_conv(first, examples, toward=center, **shared)
             weights: Mapping[str, Tensor] = dict(network.named_parameters())
         else:
             shared |= {"settings": ChainTraining(**training), "device": self.job.device}
@@ -204,7 +202,7 @@ class Trainer:
         own, convolutional = self.settings, self.convolutional
         learned = prior_kind(own.prior)[0] == "learned"
         hidden = len(self.names) - 1
-        rate = step_size(hidden) if convolutional else _PRIOR_RATE
+        rate = conv_training.step_size(hidden) if convolutional else _PRIOR_RATE
         if stage == "twin":
             return {"steps": own.steps, "learning_rate": rate, "noise": 0.0}
         steps, pull, noise = own.prior_steps, 0.0, 0.08
@@ -214,8 +212,8 @@ class Trainer:
             steps, noise = own.steps, 0.0 if learned else 0.2
             rate = _RATE if learned else _BLIND_RATE
             if convolutional:
-                rate = step_size(hidden, learned=learned, pull=pull)
-        usual = ConvTraining.noise if convolutional else noise
+                rate = conv_training.step_size(hidden, learned=learned, pull=pull)
+        usual = conv_training.ConvTraining.noise if convolutional else noise
         noise = usual if own.noise is None else own.noise
         shared = {"pull": pull, "noise": noise, "activity": own.activity}
         return {"steps": steps, "learning_rate": rate, **shared}

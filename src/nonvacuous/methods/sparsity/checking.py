@@ -22,18 +22,14 @@ from nonvacuous.risk.losses import zero_one
 from nonvacuous.rules import derandomization as rules
 from nonvacuous.rules.convolutions import wrong_convolution, wrong_sizes, wrong_structure
 from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity import conv_chain, conv_reading, weights
 from nonvacuous.sparsity.certify import final_seed, recount
-from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_reading import misread, read_network
 from nonvacuous.sparsity.setting import ConvSetting, Setting
-from nonvacuous.sparsity.weights import Network
 from nonvacuous.sparsity_records import SparsityRecord
-from nonvacuous.verification.checking import PriorChecking
+from nonvacuous.verification import checking, replaying, starting
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry
 from nonvacuous.verification.network import MODEL, network_of, not_at_hand
-from nonvacuous.verification.replaying import compare_fresh
-from nonvacuous.verification.starting import check_start
 
 _WEIGHTS = "weights.safetensors"
 _CONSTANTS = "every constant in the loss covers the network"
@@ -184,7 +180,7 @@ def _check_losses(inquiry: Inquiry) -> None:
             return f"counted again from the recorded seed: {counts}."
         # The promise starts from this: other noise, drawn more often, must not contradict it.
         fresh_count = Recount(again.errors, float(again.errors), again.trials, again.close)
-        compare_fresh(claimed, fresh_count, record.loss_upper, "sparsity.loss_upper")
+        replaying.compare_fresh(claimed, fresh_count, record.loss_upper, "sparsity.loss_upper")
         return f"{counts} with fresh noise (seed {used}) agree."
 
     inquiry.expect(_NORMS, "sparsity", norms)
@@ -197,7 +193,7 @@ def _record(certificate: Certificate) -> SparsityRecord:
     return certificate.sparsity
 
 
-def _both(inquiry: Inquiry) -> tuple[tuple[Network, DiagonalGaussian], ...]:
+def _both(inquiry: Inquiry) -> tuple[tuple[weights.Network, DiagonalGaussian], ...]:
     """The network and its prior, each beside the noise around it."""
     record = _record(inquiry.certificate)
     prior, posterior = inquiry.contents.prior, inquiry.contents.posterior
@@ -212,7 +208,7 @@ def _both(inquiry: Inquiry) -> tuple[tuple[Network, DiagonalGaussian], ...]:
     return (layers, posterior), (rules.layers_from(record, prior.means), prior)
 
 
-class MethodChecking(PriorChecking):
+class MethodChecking(checking.PriorChecking):
     """One fixed network, by the losses of noise around it."""
 
     numbers = (("the terms of the theorem follow from one another", "sparsity", _check_terms),)
@@ -233,7 +229,7 @@ class MethodChecking(PriorChecking):
         _check_constants(inquiry)
 
     def measure(self, inquiry: Inquiry) -> None:
-        check_start(inquiry)
+        starting.check_start(inquiry)
         _check_losses(inquiry)
         network = inquiry.learn(MODEL, "model", lambda: _network(inquiry))
         if network is not None:
@@ -258,12 +254,12 @@ def _network(inquiry: Inquiry) -> tuple[str, nn.Module]:
         raise NotAsked(not_at_hand(inquiry) or "its weights are not at hand.")
     network = network_of(inquiry)
     module = with_weights(network, posterior.means)
-    read = read_network(module, bound_part.inputs[:2])
+    read = conv_reading.read_network(module, bound_part.inputs[:2])
     equal(recorded.network_digest, read.digest(), "sparsity.network_digest")
     names = tuple(layer.name for layer in recorded.layers)
     equal(names, tuple(read.names), "sparsity.layers")
-    odd = wrong_structure(recorded, read) if isinstance(read, ConvChain) else None
-    wrong = odd or misread(module, read, bound_part)
+    odd = wrong_structure(recorded, read) if isinstance(read, conv_chain.ConvChain) else None
+    wrong = odd or conv_reading.misread(module, read, bound_part)
     if wrong is not None:
         raise Disagreement(f"{wrong}.", "sparsity.layers")
     what = f"{inquiry.certificate.model.architecture}: {len(names)} layers and nothing else"
