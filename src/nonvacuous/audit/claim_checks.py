@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.registry import Outcome, check, doubtful, holds, refuse
-from nonvacuous.bounds import maurer_moment
-from nonvacuous.bounds.rounding import same_upper_end
+from nonvacuous.bounds import maurer_moment, rounding
 from nonvacuous.certificate import PREDICTORS
 from nonvacuous.records import ComplexityRecord, RiskRecord
 from nonvacuous.rules.arithmetic import recompute_bound, theorem
@@ -64,7 +63,7 @@ def disagreeing_input(
 def recomputed(evidence: Evidence) -> Outcome:
     value = recompute_bound(evidence.bound)
     claimed = evidence.risk_upper
-    if claimed is not None and not same_upper_end(claimed, value):
+    if claimed is not None and not rounding.same_upper_end(claimed, value):
         return refuse(
             f"the bound is claimed to be {evidence.risk_upper!r}, but its inputs give {value!r}."
         )

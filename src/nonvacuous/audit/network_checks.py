@@ -21,8 +21,7 @@ from nonvacuous.records import ComplexityRecord
 from nonvacuous.rescaling import permutation, quotients, unit_layers
 from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of
 from nonvacuous.risk.forward import close_scores
-from nonvacuous.rules.arithmetic import theorem
-from nonvacuous.rules.drawing import draw_network
+from nonvacuous.rules import arithmetic, drawing
 from nonvacuous.rules.symmetries import wrong_savings
 from nonvacuous.seeds import derived_seed
 
@@ -118,7 +117,7 @@ def counted_again(evidence: Evidence) -> Outcome:
     if evidence.predictor == "drawn":
         if evidence.posterior is None:
             return refuse("there is no posterior that the network could have been drawn from.")
-        drawn = draw_network(evidence.posterior, evidence.risk.seed)
+        drawn = drawing.draw_network(evidence.posterior, evidence.risk.seed)
     network = probing.Network.of(evidence.module, drawn)
     again = probing.recount(network, evidence.bound_part, evidence.loss)
     risk = evidence.risk
@@ -154,7 +153,7 @@ def randomized_only(evidence: Evidence) -> Outcome:
     _, _, complexity = parts(evidence)
     if not complexity.symmetries:
         return _NONE
-    named = theorem(evidence.bound.name)
+    named = arithmetic.theorem(evidence.bound.name)
     if evidence.predictor != "stochastic" or named.complexity != "kl_nats":
         return refuse(
             f"symmetries are said to save {complexity.symmetry_nats:.6g} nats in a certificate "

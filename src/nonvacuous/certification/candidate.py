@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.audit.evidence import Search
-from nonvacuous.certification.forgetting import forget
-from nonvacuous.certification.run_folder import RunFolder
+from nonvacuous.certification import forgetting, run_folder
 from nonvacuous.data import Examples
 from nonvacuous.data.files import write_npz
 from nonvacuous.distributions import DiagonalGaussian, copying, priors
@@ -20,8 +19,7 @@ from nonvacuous.networks import LayerGraph
 from nonvacuous.recipes import remembering
 from nonvacuous.records import ComplexityRecord, Observation, RescalingRecord
 from nonvacuous.risk.forward import close_scores
-from nonvacuous.rules.digests import fixed_tensors
-from nonvacuous.rules.outcomes import predictions
+from nonvacuous.rules import digests, outcomes
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +68,7 @@ FACTS = (
 def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Module:
     """A copy in evaluation mode that no optimizer will touch."""
     copied = copying.copied_network(module).eval().requires_grad_(False)
-    forget(copied)
+    forgetting.forget(copied)
     return copied if device is None else copied.to(device)
 
 
@@ -89,7 +87,7 @@ def require_stored_state(
         sides = []
         for network in own:
             torch.manual_seed(0)  # where predictions are random, the audit says so
-            sides.append([scores for scores, _ in predictions(network, examples)])
+            sides.append([scores for scores, _ in outcomes.predictions(network, examples)])
     different = 0
     for one, other in zip(*sides, strict=True):
         if not isinstance(one, Tensor) or one.ndim != 2 or one.shape != other.shape:
@@ -131,7 +129,7 @@ def with_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
 def with_stored_state(start: nn.Module, trained: nn.Module) -> nn.Module:
     """The network before training, with the tensors of the trained one."""
     rebuilt = frozen_copy(start)
-    own, kept = fixed_tensors(rebuilt), fixed_tensors(trained)
+    own, kept = digests.fixed_tensors(rebuilt), digests.fixed_tensors(trained)
     with torch.no_grad():
         for name in own.keys() & kept.keys():
             if own[name].shape == kept[name].shape:
@@ -153,13 +151,13 @@ def scale_search(prior: priors.Prior, module: nn.Module) -> tuple[Search, ...]:
     return (searched,) if choices > 1 else ()
 
 
-def save_candidate(run: RunFolder, candidate: Candidate) -> None:
+def save_candidate(run: run_folder.RunFolder, candidate: Candidate) -> None:
     """Prior, posterior, the scales between gauges, and all that is not random in the network."""
     run.write("prior.safetensors", candidate.prior.save)
     run.write("posterior.safetensors", candidate.posterior.save)
     if candidate.log_scales is not None:
         arrays = {"log_scales": candidate.log_scales}
         run.write("log_scales.npz", lambda path: write_npz(path, arrays))
-    fixed = fixed_tensors(candidate.module, candidate.posterior.names)
+    fixed = digests.fixed_tensors(candidate.module, candidate.posterior.names)
     if fixed:
         run.tensors("network.safetensors", fixed)

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from nonvacuous import records
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.grids import ScaleGrid
+from nonvacuous.distributions import DiagonalGaussian, grids
 from nonvacuous.kinds import Center, Way
 from nonvacuous.networks import ScaleGroups
 from nonvacuous.rescaling.columns import (
@@ -55,7 +54,7 @@ def comparison_columns(
     *,
     center: Center,
     means: Mapping[str, Tensor],
-    grid: ScaleGrid,
+    grid: grids.ScaleGrid,
     per_tensor: bool,
 ) -> Compared:
     """The posterior under other priors, in the given gauge and rescaled.

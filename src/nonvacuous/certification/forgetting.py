@@ -17,8 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from nonvacuous.audit.probing import WATCHED
 from nonvacuous.audit.watching import watched
-from nonvacuous.distributions.attributes import attribute_values
-from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions import attributes, copying
 from nonvacuous.errors import Unsupported
 
 
@@ -49,7 +48,7 @@ def forgetting(network: nn.Module, inputs: Tensor) -> Forgetting | None:
 
     inputs   all that it will be asked about: one of them may lead elsewhere
     """
-    probe = copied_network(network).eval().requires_grad_(False)
+    probe = copying.copied_network(network).eval().requires_grad_(False)
     batches = inputs.to(next(probe.parameters(), inputs).device).split(WATCHED)
     with torch.no_grad():
         outputs = probe(batches[0].clone())
@@ -88,7 +87,7 @@ def forgetting(network: nn.Module, inputs: Tensor) -> Forgetting | None:
 
 def _noted(network: nn.Module) -> dict[tuple[str, str], list[tuple[str, Any]]]:
     """The numbers in each attribute that holds any, by the part it belongs to and its name."""
-    entries, noted = list(attribute_values(network)), {}
+    entries, noted = list(attributes.attribute_values(network)), {}
     for part, module in network.named_modules() if entries else ():
         for own in vars(module):
             label = f"{part}.{own}" if part else own

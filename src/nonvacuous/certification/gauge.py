@@ -31,9 +31,8 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.errors import NotYetSupported, Unsupported
 from nonvacuous.networks import LayerGraph, ScaleGroups, scale_groups
+from nonvacuous.rescaling import prior_scales, solver
 from nonvacuous.rescaling.output_layer import invariance_of, output_layer, with_output_scale
-from nonvacuous.rescaling.prior_scales import rescale_with_prior_scales, rough_rescaling
-from nonvacuous.rescaling.solver import polished, push, rescale
 from nonvacuous.risk.losses import Loss
 from nonvacuous.rules.symmetries import captured
 
@@ -102,7 +101,7 @@ class Gauge:
     def rough_nats(self, where: Where, noise: DiagonalGaussian) -> float:
         """About the KL of ``rescaled``, in a fraction of its time."""
         start = self._near.get(where)
-        nats, self._near[where] = rough_rescaling(
+        nats, self._near[where] = prior_scales.rough_rescaling(
             noise, self._center, self.groups, **self._family, start=start
         )
         return nats
@@ -111,21 +110,21 @@ class Gauge:
         """Equal noise in one of the gauges, then the best gauge and prior scale together."""
         moves = self._log_scales(where, scale)
         noise, start = self.noise(where, scale), self._near.get(where)
-        best = rescale_with_prior_scales(
+        best = prior_scales.rescale_with_prior_scales(
             noise, self._center, self.groups, **self._family, start=start
         )
         total, self._near[where] = moves + best.log_scales, best.log_scales
         if where == "balanced":
             self._end = total
             self._weights.pop("cheapest", None)
-        return Rescaled(noise, push(noise, self.groups, best.log_scales), best.prior, total)
+        return Rescaled(noise, solver.push(noise, self.groups, best.log_scales), best.prior, total)
 
     def noise(self, where: Where, scale: float) -> DiagonalGaussian:
         """Equal noise in one of the gauges, not moved yet."""
         if where not in self._weights:
             moves = self._log_scales(where, scale)
             self._weights[where] = (
-                push(self._marked, self.groups, moves).mean_weights()
+                solver.push(self._marked, self.groups, moves).mean_weights()
                 if moves.any()
                 else {name: p.detach() for name, p in self._module.named_parameters()}
             )
@@ -144,9 +143,9 @@ class Gauge:
                 zero = DiagonalGaussian.centered(self._module, scale=_NARROW)
                 nearest = DiagonalGaussian.from_means(self._center, _NARROW)
                 narrow = zero if where == "balanced" else nearest
-                start = rescale(self._marked, narrow, self.hidden).log_scales
+                start = solver.rescale(self._marked, narrow, self.hidden).log_scales
                 # To the last digits: noise is put around this point, and all else depends on it.
-                self._points[where] = polished(self._marked, narrow, self.hidden, start)
+                self._points[where] = solver.polished(self._marked, narrow, self.hidden, start)
             moves[: self.hidden.size] = self._points[where]
         return moves
 

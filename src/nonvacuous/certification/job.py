@@ -8,9 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from nonvacuous.certification.candidate import frozen_copy
+from nonvacuous.certification import candidate, run_folder
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples, Split
 from nonvacuous.kinds import Predictor
 from nonvacuous.progress import Progress
@@ -56,7 +55,7 @@ class Charging:
 
     def _begun(self) -> Attempt:
         if not self.attempt.begun:
-            begun = beginning_digest(frozen_copy(self.model), self.bound_part)
+            begun = beginning_digest(candidate.frozen_copy(self.model), self.bound_part)
             self.attempt = replace(self.attempt, begun=begun)
         return self.attempt
 
@@ -75,7 +74,7 @@ class Job:
     attempts: int
     seed: int
     device: torch.device
-    folder: RunFolder
+    folder: run_folder.RunFolder
     progress: Progress | None
     events: EventLog | None = None
     tensorboard: Path | None = None

@@ -26,8 +26,7 @@ from nonvacuous.risk.pairs import RiskEstimate, estimate_risk
 from nonvacuous.rules import arithmetic, digests, outcomes, symmetries
 from nonvacuous.rules.drawing import draw_network, sampling_seed, temperature
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training.erm import train
-from nonvacuous.training.loop import Records
+from nonvacuous.training import erm, loop
 from nonvacuous.training_settings import PlainTraining
 
 
@@ -272,13 +271,13 @@ def separate_twin(job: Job, network: nn.Module, split: Split) -> records.TwinRec
 def trained_twin(job: Job, start: nn.Module, training: PlainTraining) -> records.TwinRecord:
     """The same architecture, trained plainly on four fifths of the data and tested on the rest."""
     split = twin_split(job.examples, job.seed)
-    trained = train(
+    trained = erm.train(
         start,
         job.examples.subset(split.prior),
         training.changed(patience=None),
         seed=twin_seed(job.seed),
         device=job.device,
-        records=Records(
+        records=loop.Records(
             checkpoint=job.folder.file("twin.checkpoint"),
             progress=job.progress,
             phase="held-out twin",

@@ -22,8 +22,7 @@ from nonvacuous.cli.narration import working
 from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.data.load import file_and_column
 from nonvacuous.data.readers.tables import other_labels
-from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
-from nonvacuous.distributions.priors import at_initialization, zero_mean
+from nonvacuous.distributions import grids, priors
 from nonvacuous.errors import FolderTaken, Refused, Unsupported
 from nonvacuous.foreign import holds_run
 from nonvacuous.methods import HeldOut, PostHoc, Sparsity
@@ -164,9 +163,9 @@ def _with_prior(method: Method, initial: nn.Module) -> Method:
     if not isinstance(method, PostHoc | Sparsity):
         return method
     scales = method.prior_scale if isinstance(method, PostHoc) else None
-    grid = ScaleGrid(scales) if scales else DEFAULT_GRID
+    grid = grids.ScaleGrid(scales) if scales else grids.DEFAULT_GRID
     zero = method.prior == "zero"
-    prior = zero_mean(grid=grid) if zero else at_initialization(initial, grid=grid)
+    prior = priors.zero_mean(grid=grid) if zero else priors.at_initialization(initial, grid=grid)
     return method.changed(prior=prior, **({"prior_scale": None} if scales else {}))
 
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from nonvacuous.bounds import checks
-from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.bounds import checks, rounding
 from nonvacuous.certificate import Certificate
 from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError, as_usage, command
 from nonvacuous.cli.flags import SWITCH, Json, Repeated, dashed, failure_of, instead_of
@@ -227,7 +226,7 @@ def _gates(report: Any, call: Call, doubt: str, worst: Any = None) -> int:
     failed = [doubt] if asked and not allowed else []
     for what, risk, flag, limit in asked:
         if risk > limit:
-            failed.append(f"{what} risk may be {shown_up(risk)}, above {flag} {limit}")
+            failed.append(f"{what} risk may be {rounding.shown_up(risk)}, above {flag} {limit}")
     say(*(f"Gate: {message}." for message in failed))
     return TOO_RISKY if failed else DONE
 

@@ -18,8 +18,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from nonvacuous.networks import LayerGraph, Node, ScaleGroups
-from nonvacuous.report.html import page
-from nonvacuous.report.wording import plural
+from nonvacuous.report import html, wording
 
 #: Dark enough for white text and lines on white, told apart by most color-blind readers.
 COLORS = ("#0b66a8", "#b4500a", "#1b7f4d", "#8a3b8f", "#7a6400", "#a8324a", "#3f5f73", "#5a4bb0")
@@ -70,7 +69,7 @@ def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
     layout = layered([box.name for box in boxes], edges)
     legend = []
     for k, group in enumerate(groups.groups):
-        text = f"{group.name}: {plural(group.size, 'channel')}, each with its own scale"
+        text = f"{group.name}: {wording.plural(group.size, 'channel')}, each with its own scale"
         legend.append((f"λ{k + 1}", color_of(k), text))
     legend.append(("", _GRAY, "dashed gray: channels that keep the scale 1"))
     if graph.support:
@@ -84,7 +83,7 @@ def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
         column, row = point
         return left + column * (_BOX + _GAP), top + row * _ROW + _HEIGHT / 2
 
-    return page(
+    return html.page(
         "network.svg.jinja",
         title=title,
         channels="; ".join(f"{group.name}, {group.size} channels" for group in groups.groups),

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from nonvacuous.cli import output
-from nonvacuous.cli.exits import DONE, again, command
+from nonvacuous.cli import exits, output
 from nonvacuous.cli.flags import SWITCH, Json, NetworkFlags, check_free
 from nonvacuous.files import write_atomically
 from nonvacuous.report.wording import plural, printable
@@ -55,7 +54,7 @@ def inspect(
         output.say(f"Picture: {svg}")
     if not json:
         output.write_next(_next(subject, network, weights, svg))
-    return DONE
+    return exits.DONE
 
 
 def _record(subject: Subject, error: float, ratios: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,12 +200,12 @@ def _write_list(heading: str, entries: Iterable[tuple[str, str]]) -> None:
 def _next(subject: Subject, network: NetworkFlags, weights: Path | None, svg: Path | None) -> str:
     """What makes sense after looking."""
     if any("batch_norm" in entry.op for entry in subject.graph.support):
-        return again({"--fold": None})
+        return exits.again({"--fold": None})
     if weights is not None and subject.groups.size:
-        return command("rescale", **network.named(weights), out="new.safetensors")
+        return exits.command("rescale", **network.named(weights), out="new.safetensors")
     if svg is None:
-        return again({"--svg": "network.svg"})
+        return exits.again({"--svg": "network.svg"})
     if network.data is not None:
         asked = {"data": network.data, "model": network.model, "data_dir": network.data_dir}
-        return command("certify", **asked)
-    return command("certify", "--help")
+        return exits.command("certify", **asked)
+    return exits.command("certify", "--help")

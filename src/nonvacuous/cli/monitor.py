@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import DONE, TOO_RISKY, Stopped, UsageError
-from nonvacuous.cli.flags import SWITCH, Json, Repeated
+from nonvacuous.cli import exits, flags
 from nonvacuous.cli.output import answered, say, write_lines
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.evaluation.tables import Batch, batches_of, with_holes
@@ -37,7 +36,7 @@ class Columns:
     loss: str = "error"
     predictions: str | None = None
     labels: str = "label"
-    group: Repeated = ()
+    group: flags.Repeated = ()
 
 
 def monitor(
@@ -48,10 +47,10 @@ def monitor(
     columns: Columns = Columns(),  # noqa: B008
     state: Path = Path("monitor.json"),
     false_alarm: float = 0.01,
-    watch: Annotated[bool, SWITCH] = False,
+    watch: Annotated[bool, flags.SWITCH] = False,
     every: float = 2.0,
     page: Path | None = None,
-    json: Json = False,
+    json: flags.Json = False,
 ) -> int:
     """Does the promise still hold? Reads new labels, looks as often as you like.
 
@@ -73,7 +72,7 @@ def monitor(
     # Whether a right answer counts 0 and a wrong one 1, as far as is known.
     of_errors = test is None or (test.settings.counts_events and test.settings.metric != "top-k")
     if columns.predictions is not None and not of_errors:
-        raise UsageError(
+        raise exits.UsageError(
             f"--predictions watches errors, but the certificate is about the "
             f"{test.settings.words}. Write the losses that it speaks of into a column, and name "
             "that with --loss."
@@ -81,14 +80,14 @@ def monitor(
     try:
         _follow(observer, file, columns, every=every if watch else None, page=page)
     except KeyboardInterrupt as stop:
-        if not watch or isinstance(stop, Stopped):
+        if not watch or isinstance(stop, exits.Stopped):
             raise
         observer = begin()  # as it is kept, whatever was under way
     names = ("alarm", "alarms", "seen", "errors", "late", "missing", "unwatched")
     record: dict[str, Any] = {name: getattr(observer, name) for name in names}
     record |= {"mean_risk": observer.interval(), "missing_rows": observer.missing_rows}
     answered(record, lambda _: write_lines(str(observer)), as_json=json)
-    return TOO_RISKY if observer.alarm else DONE
+    return exits.TOO_RISKY if observer.alarm else exits.DONE
 
 
 def _follow(

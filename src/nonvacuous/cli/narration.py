@@ -15,8 +15,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from nonvacuous.cli.exits import Stopped
-from nonvacuous.cli.output import narration_console
+from nonvacuous.cli import exits, output
 from nonvacuous.progress import NOTE, stopped_by_term
 from nonvacuous.report.wording import printable
 
@@ -38,7 +37,7 @@ class Narration:
     """A context manager that is itself the ``progress`` of the library's long functions."""
 
     def __init__(self) -> None:
-        self._console = narration_console()
+        self._console = output.narration_console()
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._begun: set[str] = set()
@@ -91,7 +90,7 @@ class Narration:
 def working(stopped: Callable[[], tuple[str, str]]) -> Iterator[Narration]:
     """Narrate within this block; stopped by a signal, it says what is left and what to try next."""
     try:
-        with stopped_by_term(Stopped), Narration() as narration:
+        with stopped_by_term(exits.Stopped), Narration() as narration:
             yield narration
     except KeyboardInterrupt as stop:
         raise type(stop)(*stopped()) from stop

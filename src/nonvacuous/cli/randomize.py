@@ -8,11 +8,10 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import UsageError
-from nonvacuous.cli.study_command import command_of
+from nonvacuous.cli import exits, study_command
 from nonvacuous.studies.randomize import STUDY
 
-_study = command_of(STUDY)
+_study = study_command.command_of(STUDY)
 _RUN = Annotated[
     Path | None,
     Parameter(
@@ -28,7 +27,7 @@ def randomize(*, run: _RUN = None, **flags: Any) -> int:
     """Train the same network on true and on randomized data, and say what the difference means."""
     if run is None:
         if flags.get("data") is None and flags.get("config") is None:
-            raise UsageError(
+            raise exits.UsageError(
                 "say what to test: --data NAME, such as --data digits, or --run FOLDER with a "
                 "finished nonvacuous certify.",
                 instead="nonvacuous randomize --data digits",

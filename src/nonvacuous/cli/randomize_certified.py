@@ -14,11 +14,9 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certify import certify
 from nonvacuous.claims import write_record
-from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError, again, command
+from nonvacuous.cli import exits, output, report
 from nonvacuous.cli.flags import device_of
 from nonvacuous.cli.narration import working
-from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
-from nonvacuous.cli.report import LABELS
 from nonvacuous.data import NAMES, Split
 from nonvacuous.data.files import sha256_of_file
 from nonvacuous.distributions.gaussian import DiagonalGaussian
@@ -29,8 +27,7 @@ from nonvacuous.kinds import kind_of
 from nonvacuous.methods import METHODS, Posterior
 from nonvacuous.models import rebuild
 from nonvacuous.randomization.corruptions import corrupt
-from nonvacuous.rules.digests import tensors_digest
-from nonvacuous.rules.outcomes import ledger_of
+from nonvacuous.rules import digests, outcomes
 from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Run
 from nonvacuous.studies.networks import build_network, is_built_in
@@ -49,15 +46,15 @@ def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
     model, stored = flags.get("model"), settings.architecture
     source = _named("--data", flags.get("data"), settings.source, settings.source in NAMES)
     spec = _named("--model", model, stored, is_built_in(stored))
-    path = inside(folder, LABELS)
+    path = inside(folder, report.LABELS)
     if path.exists() and not flags.get("force"):
-        raise UsageError(
+        raise exits.UsageError(
             f"{path} exists already. Add --force to compute it again.",
             instead={"--force": None},
         )
     dataset = named_data(source, flags.get("data_dir"))
     if dataset.train.content_hash() != settings.examples:
-        raise CommandError(
+        raise exits.CommandError(
             f"--run: {folder} was computed on other examples than --data {source} has, so nothing "
             "could be compared.",
             instead={"--data": "SOURCE"},
@@ -69,17 +66,17 @@ def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
         network = rebuild(spec, inputs, classes, seed=settings.seed, shapes=shapes)
     else:
         network = build_network(spec, dataset.train, seed=settings.seed)
-    if tensors_digest(dict(network.state_dict())) != settings.weights:
-        raise CommandError(
+    if digests.tensors_digest(dict(network.state_dict())) != settings.weights:
+        raise exits.CommandError(
             f"--run: {folder} started from weights that --model {spec} with seed {settings.seed} "
             "does not give (an --init-seed of its own, or another version of the model), so "
             "nothing could be compared.",
-            instead=command("randomize", data=source),
+            instead=exits.command("randomize", data=source),
         )
     split = Split.load(inside(folder, "split.npz"))
     label_seed = derived_seed(settings.seed, "random labels")
     randomized = corrupt(dataset, "random-labels", seed=label_seed)
-    with working(lambda: ("stopped; nothing was written.", again())) as narration:
+    with working(lambda: ("stopped; nothing was written.", exits.again())) as narration:
         narration.say(
             f"{spec} on {dataset.name} with labels drawn at random, seed {settings.seed}: the "
             f"recipe of {folder}"
@@ -93,7 +90,7 @@ def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
             attempts=settings.attempts,
             folder=Run(
                 architecture=spec,
-                ledger=ledger_of(flags.get("ledger"), folder),
+                ledger=outcomes.ledger_of(flags.get("ledger"), folder),
                 different_data="the labels were drawn at random",
             ),
             progress=narration,
@@ -120,13 +117,13 @@ class _Settings(BaseModel, frozen=True, strict=True, extra="ignore"):
 def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
     path = inside(folder, "certificate.json")
     if not holds_run(folder) or not path.is_file():
-        raise (CommandError if folder.is_dir() else UsageError)(
+        raise (exits.CommandError if folder.is_dir() else exits.UsageError)(
             f"--run: {folder} holds no finished nonvacuous certify (config.toml and "
             "certificate.json).",
             instead="nonvacuous certify --data digits",
         )
     certificate = Certificate.load(path)
-    wrong = partial(CommandError, instead=command("verify", folder))
+    wrong = partial(exits.CommandError, instead=exits.command("verify", folder))
 
     def sealed(name: str) -> None:
         file = inside(folder, name)
@@ -143,7 +140,7 @@ def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
         raise wrong(f"--run: config.toml in {folder} is not that of a run: {where}.") from error
     elsewhere = kind_of(settings.mode).given or settings.method.get("pretrained")
     if elsewhere or METHODS[settings.mode] is not Posterior:
-        raise CommandError(
+        raise exits.CommandError(
             f"--run: {folder} certified weights that were trained elsewhere; that training cannot "
             "be repeated here. Give it as --train package.module:function instead."
             if elsewhere
@@ -162,7 +159,7 @@ def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
 def _named(flag: str, given: str | None, stored: str, built_in: bool) -> str:
     if given is not None or built_in:
         return given or stored
-    raise UsageError(
+    raise exits.UsageError(
         f"--run: the run names {stored!r}, which is not built in. Nothing that a folder names is "
         f"opened or imported: if you trust it, repeat it as {flag}.",
         instead={flag: stored},
@@ -189,19 +186,19 @@ def _record(true: Certificate, random: Certificate, seed: int) -> dict[str, Any]
 
 def _tell(record: dict[str, Any], path: Path, folder: Path, *, as_json: bool) -> int:
     if as_json:
-        write_json(record)
+        output.write_json(record)
     else:
         true, random = record["true_labels"], record["random_labels"]
         for name, part in (("true labels", true), ("random labels", random)):
             note = " (vacuous: a constant answer may do as well)" if part["is_vacuous"] else ""
-            write_lines(f"{name + ':':15}error <= {shown_up(part['risk_upper'])}{note}")
-        write_lines(f"Written: {path}")
+            output.write_lines(f"{name + ':':15}error <= {shown_up(part['risk_upper'])}{note}")
+        output.write_lines(f"Written: {path}")
     if not record["random_labels"]["is_vacuous"]:
-        write_error(
+        output.write_error(
             "the recipe promises something on labels that nobody can predict: the bound failed "
             "by bad luck, or there is a mistake.",
-            next_command=command("verify", folder),
+            next_command=exits.command("verify", folder),
         )
-        return FAILED
-    write_next(command("report", folder))
-    return DONE
+        return exits.FAILED
+    output.write_next(exits.command("report", folder))
+    return exits.DONE

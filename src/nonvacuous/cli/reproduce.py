@@ -9,12 +9,11 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from nonvacuous.cli.app import COMMANDS
-from nonvacuous.cli.exits import UsageError
+from nonvacuous.cli import app, exits
 from nonvacuous.errors import nearest
 from nonvacuous.papers import REPRODUCTIONS
 
-_words, _example = COMMANDS["Studies"]["reproduce"]
+_words, _example = app.COMMANDS["Studies"]["reproduce"]
 reproduce = App(
     name="reproduce",
     help=_words,
@@ -38,7 +37,7 @@ def _unknown(*words: Annotated[str, Parameter(show=False, allow_leading_hyphen=T
     """Say what there is when nothing, or something unknown, was asked for."""
     asked = words[0] if words else None
     name = nearest(asked or "", REPRODUCTIONS, cutoff=0.4) or next(iter(REPRODUCTIONS))
-    raise UsageError(
+    raise exits.UsageError(
         ("name what to reproduce" if asked is None else f"there is no figure {asked!r} here")
         + "; there is "
         + "; ".join(REPRODUCTIONS)

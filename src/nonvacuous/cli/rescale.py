@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from nonvacuous.bounds import checks
-from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.bounds import checks, rounding
 from nonvacuous.cli.exits import UsageError, as_usage, command
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, NetworkFlags, Noise, check_free, instead_of
 from nonvacuous.cli.output import answered, plain_table, result_console, write_lines
@@ -16,10 +15,10 @@ _ROWS = (
     ("norm", "norm of all weights", "{:.4g}".format),
     ("largest_weight", "largest weight", "{:.4g}".format),
     ("kl_naive", "KL of equal noise around them", "{:,.0f}".format),
-    ("bound_naive", "  bound with it", shown_up),
+    ("bound_naive", "  bound with it", rounding.shown_up),
     ("kl_carried", "KL of the noise moved along", "{:,.0f}".format),
     ("kl_smallest", "  smallest on its orbit", "{:,.0f}".format),
-    ("bound_smallest", "  bound with that", shown_up),
+    ("bound_smallest", "  bound with that", rounding.shown_up),
 )
 
 

@@ -14,11 +14,9 @@ from torch import Tensor, nn
 
 from nonvacuous.bounds import sampling, seeger
 from nonvacuous.certification.candidate import with_weights
-from nonvacuous.cli.exits import CommandError, command
-from nonvacuous.cli.flags import Noise
+from nonvacuous.cli import exits, flags
 from nonvacuous.cli.subject import Subject
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.storage import save_tensors, tensors_digest
+from nonvacuous.distributions import DiagonalGaussian, storage
 from nonvacuous.networks import rescaled
 from nonvacuous.rescaling.solver import push, rescale
 from nonvacuous.risk.pairs import estimate_risk
@@ -35,7 +33,7 @@ _SAMPLING, _BOUND = 0.01, 0.04
 
 def run(
     subject: Subject,
-    noise: Noise,
+    noise: flags.Noise,
     *,
     out: Path,
     gauge: str | None,
@@ -46,9 +44,9 @@ def run(
     groups = subject.groups
     if groups.size == 0:
         reasons = "; ".join(f"{entry.what}: {entry.reason}" for entry in groups.pinned)
-        raise CommandError(
+        raise exits.CommandError(
             f"{subject.spec} has no channel that can be rescaled ({reasons}).",
-            instead=command("inspect", **subject.flags.named(subject.stored)),
+            instead=exits.command("inspect", **subject.flags.named(subject.stored)),
         )
     posterior = DiagonalGaussian.around(subject.module, scale=noise.sigma)
     prior = DiagonalGaussian.centered(subject.module, scale=noise.tau)
@@ -64,16 +62,16 @@ def run(
         done = "the weights into each channel as large as those out of it"
     changed = rescaled(subject.module, groups, log_scales)
     if not all(bool(p.isfinite().all()) for p in changed.parameters()):
-        raise CommandError(
+        raise exits.CommandError(
             "the rescaled weights leave the range of their number type; take a smaller --attack.",
             instead={"--attack": "1"},
         )
     carried = push(posterior, groups, log_scales, dtype=torch.float64)
     if subject.examples is not None:
-        network = tensors_digest(dict(subject.module.state_dict()))
+        network = storage.tensors_digest(dict(subject.module.state_dict()))
         shown = Shown(ledger_of(ledger, None), subject.examples, command="rescale")
         shown.record({**asdict(noise), "seed": subject.seed, "network": network})
-    save_tensors(out, dict(changed.state_dict()), kind="weights")
+    storage.save_tensors(out, dict(changed.state_dict()), kind="weights")
     largest = int(np.abs(log_scales).argmax())
     where = next(g for g in groups.groups if g.start <= largest < g.start + g.size)
     return {
@@ -114,7 +112,7 @@ def _balanced(module: nn.Module, groups: Any) -> np.ndarray:
 
 def _measured(
     subject: Subject,
-    noise: Noise,
+    noise: flags.Noise,
     prior: DiagonalGaussian,
     module: nn.Module,
     carried: DiagonalGaussian,

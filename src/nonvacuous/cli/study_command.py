@@ -16,11 +16,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from cyclopts import Group, Parameter
 from joblib import cpu_count
 
+from nonvacuous.cli import exits, output, sweep
 from nonvacuous.cli import flags as shared
-from nonvacuous.cli.exits import DONE, FAILED, UsageError, again, as_usage, shown_page
 from nonvacuous.cli.narration import working
-from nonvacuous.cli.output import result_console, say, write_error, write_json, write_next
-from nonvacuous.cli.sweep import Where
 from nonvacuous.errors import FolderBusy, FolderTaken
 from nonvacuous.papers import REPRODUCTIONS
 from nonvacuous.rules.attempts import FILE_NAME
@@ -124,24 +122,24 @@ def _settings(kind: type[StudySettings], flags: dict[str, Any]) -> tuple[StudySe
     """The settings that the flags ask for, and the name of the preset among them."""
     chosen = [name for name in (*kind.presets, "config") if flags[name]]
     if len(chosen) > 1:
-        raise UsageError(
+        raise exits.UsageError(
             f"--{chosen[0]} has settings of its own: leave out --{chosen[1]} or --{chosen[0]}."
         )
     given = {name: flags[name] for name in kind.model_fields if flags.get(name) is not None}
     needed = {name: given[name] for name in given if kind.model_fields[name].is_required()}
     preset = "" if flags["config"] else "".join(chosen)
-    with as_usage("--config: " if flags["config"] else "--"):
+    with exits.as_usage("--config: " if flags["config"] else "--"):
         if flags["config"]:
             settings = kind.from_toml(flags["config"], **needed)
         else:
             settings = getattr(kind, preset)() if preset else kind.of(needed)
-    with as_usage("--"):
+    with exits.as_usage("--"):
         return settings.changed(**given), preset
 
 
 def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
     settings, preset = _settings(study.settings, flags)
-    with as_usage("--"):
+    with exits.as_usage("--"):
         title = study.title(settings)
         study.cells(settings, ())
     folder: Path | None = flags["out"] or study.folder(settings, preset)
@@ -149,11 +147,11 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
     answer = study.answer(settings, here)
     if answer is not None:
         if flags["json"]:
-            write_json(dict(answer.record))
+            output.write_json(dict(answer.record))
         else:
-            answer.show(result_console())
-        write_next(again(answer.next, without=shared.DECIDED_ANEW))
-        return DONE
+            answer.show(output.result_console())
+        output.write_next(exits.again(answer.next, without=shared.DECIDED_ANEW))
+        return exits.DONE
     _check_folder(study, folder, flags)
     if folder is None and flags["ledger"] is None:
         flags["ledger"] = Path("runs") / FILE_NAME  # not in a folder that goes
@@ -161,9 +159,9 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
 
     def stopped() -> tuple[str, str]:
         if folder is None:
-            return "stopped.", again()
+            return "stopped.", exits.again()
         kept = f"{folder} keeps every {study.keeps} that is finished."
-        return f"stopped. {kept}", again({"--resume": None, "--force": ""})
+        return f"stopped. {kept}", exits.again({"--resume": None, "--force": ""})
 
     try:
         with ExitStack() as stack:
@@ -174,26 +172,26 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
             result = run_study(study, settings, used, surroundings=around, progress=narration)
             paths = {}
             if folder is not None:
-                command = again(without=[*shared.DECIDED_ANEW, "--json"])
+                command = exits.again(without=[*shared.DECIDED_ANEW, "--json"])
                 paths = write_pages(study, result, folder, command=command)
     except FolderTaken as error:
         if flags["resume"] and folder is not None and not isinstance(error, FolderBusy):
             error.instead = shared.instead_of(folder)
         raise
     if flags["json"]:
-        write_json(dict(study.record(result)))
+        output.write_json(dict(study.record(result)))
     else:
-        study.show(result, result_console())
+        study.show(result, output.result_console())
     sys.stdout.flush()
-    say(*(f"Written: {path}" for path in paths.values()))
+    output.say(*(f"Written: {path}" for path in paths.values()))
     if problem := study.problem(result):
-        write_error(problem, next_command=shown_page(paths.get(PAGE, folder)))
-        return FAILED
+        output.write_error(problem, next_command=exits.shown_page(paths.get(PAGE, folder)))
+        return exits.FAILED
     following = study.next_command(result, folder)
     own = {} if folder is None else shared.instead_of(folder)  # its folder holds this study
     changes = following if isinstance(following, str) else {**own, **following}
-    write_next(again(changes, without=shared.DECIDED_ANEW))
-    return DONE
+    output.write_next(exits.again(changes, without=shared.DECIDED_ANEW))
+    return exits.DONE
 
 
 def _check_folder(study: Study[Any, Any], folder: Path | None, flags: Mapping[str, Any]) -> None:
@@ -201,7 +199,7 @@ def _check_folder(study: Study[Any, Any], folder: Path | None, flags: Mapping[st
     shared.check_one_of(study.kind, resume=resume, force=force)
     if folder is None:
         if resume:
-            raise UsageError(
+            raise exits.UsageError(
                 f"--resume needs --out: the folder of the {study.kind} that was stopped."
             )
         return
@@ -215,7 +213,7 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
 
     device, threads, jobs = flags["device"], flags["threads"], flags["jobs"]
     asked = {name: flags[name] for name in ("engine", "address", "jobs")}
-    where = Where(**asked, threads=1 if threads is None else threads)
+    where = sweep.Where(**asked, threads=1 if threads is None else threads)
     where.check()
     if device == "auto" or flags["engine"] == "local":
         device = shared.device_of(device)

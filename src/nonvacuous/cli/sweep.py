@@ -20,11 +20,10 @@ from nonvacuous.foreign import holds_run
 from nonvacuous.methods import METHODS
 from nonvacuous.rules.attempts import ledger_beside
 from nonvacuous.settings import flags_of
+from nonvacuous.study import functions, worker
 from nonvacuous.study.engine import Driver, Engine, Summary
 from nonvacuous.study.folder import ERROR, SweepFolder, read_record
-from nonvacuous.study.functions import arguments_of, find_function
 from nonvacuous.study.sweep import Sweep, read_sweep
-from nonvacuous.study.worker import environment
 
 #: The commands that a sweep can run by name.
 FUNCTIONS = {"certify": "nonvacuous.cli.sweep:certify_cell"}
@@ -154,9 +153,9 @@ def _complete(plan: Sweep) -> Sweep:
                 f"{', '.join(FUNCTIONS)} or package.module:function."
             )
         with exits.as_usage():
-            function = find_function(plan.run)
+            function = functions.find_function(plan.run)
             for cell in plan.cells:
-                arguments_of(function, cell, Path("run"))
+                functions.arguments_of(function, cell, Path("run"))
         return plan
     from nonvacuous.cli.app import app
 
@@ -221,7 +220,7 @@ def certify_cell(
         words.append("--resume")
     # Without NONVACUOUS_... variables: a cell is the same on every machine of a cluster.
     hidden = {name: None for name in os.environ if name.startswith(PREFIX) and name not in _KEPT}
-    with environment(hidden), exits.started_with(words):
+    with worker.environment(hidden), exits.started_with(words):
         code = app(words, exit_on_error=False, print_error=False)
     path = folder / "certificate.json"
     if not path.is_file():

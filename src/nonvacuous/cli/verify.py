@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
-from nonvacuous.cli import exits, output
+from nonvacuous.cli import exits, flags, output
 from nonvacuous.cli.exits import UsageError, again, not_finished
-from nonvacuous.cli.flags import SWITCH, DataDir, Json, OptionalWholeNumber, check_counts
 from nonvacuous.cli.narration import Narration
 from nonvacuous.errors import BadInput, InvalidCertificate, NonvacuousError, Unrecognized
 from nonvacuous.foreign import holds_run, read_bytes, run_settings
@@ -41,7 +40,7 @@ class Material:
     """
 
     data: str | None = None
-    data_dir: DataDir = None
+    data_dir: flags.DataDir = None
     classes: str | None = None
     model: str | None = None
 
@@ -52,12 +51,12 @@ def verify(
     /,
     *,
     material: Material = Material(),  # noqa: B008
-    trials: OptionalWholeNumber = None,
-    seed: OptionalWholeNumber = None,
+    trials: flags.OptionalWholeNumber = None,
+    seed: flags.OptionalWholeNumber = None,
     ledger: Path | None = None,
-    retrain: Annotated[bool, SWITCH] = False,
-    threads: OptionalWholeNumber = None,
-    json: Json = False,
+    retrain: Annotated[bool, flags.SWITCH] = False,
+    threads: flags.OptionalWholeNumber = None,
+    json: flags.Json = False,
 ) -> int:
     """Recompute a certificate from its files, and the risk afresh where network and data are there.
 
@@ -76,7 +75,7 @@ def verify(
         threads: Processor threads for torch; its own choice by default.
     """
     path, folder = _paths(certificate, run_folder)
-    check_counts({"--trials": (trials, 1), "--seed": (seed, 0), "--threads": (threads, 1)})
+    flags.check_counts({"--trials": (trials, 1), "--seed": (seed, 0), "--threads": (threads, 1)})
     if ledger is not None and not ledger.is_file():
         raise UsageError(f"there is no ledger {ledger}; check the path.")
 

@@ -20,11 +20,8 @@ from nonvacuous.bounds import ConfidenceBudget, checks
 from nonvacuous.bounds.rounding import shown_confidence, shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import BadInput, Unrecognized
+from nonvacuous.evaluation import coding, conclusions, predicting, tables
 from nonvacuous.evaluation.audit import audit
-from nonvacuous.evaluation.coding import as_array, plain
-from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude
-from nonvacuous.evaluation.predicting import predicted, with_scores
-from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name, with_lengths
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally, counted
 from nonvacuous.evaluation_records import Evaluation, EvaluationRecord
 from nonvacuous.files import check_may_write, write_atomically
@@ -88,8 +85,8 @@ def evaluate(
                 "predictions."
             )
         scores = not (chosen.entry.answers or chosen.entry.one_column)
-        predictor, chosen = with_scores(predictor, chosen)
-        answered = predicted(predictor, data, scores=scores, beside=given, notes=notes)
+        predictor, chosen = predicting.with_scores(predictor, chosen)
+        answered = predicting.predicted(predictor, data, scores=scores, beside=given, notes=notes)
         batches = _beside(answered, given)
     elif data is not None:
         names = {role: str(column) for role, column in given.items()}
@@ -99,9 +96,9 @@ def evaluate(
                 "it shows nothing. Name the column of the predictions.",
                 instead={"--predictions": "COLUMN"},
             )
-        batches = batches_of(data, names, chosen.where, measured=chosen.measured)
+        batches = tables.batches_of(data, names, chosen.where, measured=chosen.measured)
     else:
-        batches = in_batches(given)
+        batches = tables.in_batches(given)
     if chosen.where and (predictor is not None or data is None):
         raise BadInput("where chooses rows of a file or table: name it as data.")
     known = {*given, *(() if predictor is None else ("predictions", "labels"))}
@@ -111,15 +108,15 @@ def evaluate(
         raise BadInput(f"metric {chosen.metric!r} needs {' and '.join(missing)}.")
     if target is not None:
         check_may_write(target)
-    kept: list[Batch] = []
+    kept: list[tables.Batch] = []
     stream = batches if target is None else _kept(batches, kept)
     tally = counted(chosen, stream, clusters=clusters is not None)
     tally.likeness = notes.get("likeness")
     _check_names(tally)
     _check_classes(tally)
     budget, share = budget_of(chosen, failure)
-    promise, record = conclude(tally, share)
-    baseline = baseline_of(tally, share)
+    promise, record = conclusions.conclude(tally, share)
+    baseline = conclusions.baseline_of(tally, share)
     artifacts = _save(kept, target) if target is not None and kept else {}
     # What fails until here has shown nobody a number, and spends nothing. Nothing is shown or kept
     # before the test has its line, which a repetition of the same test finds again.
@@ -157,7 +154,7 @@ def budget_of(settings: Evaluation, failure: float) -> tuple[records.BudgetRecor
 
 
 def written(
-    promise: Promise,
+    promise: conclusions.Promise,
     record: EvaluationRecord,
     *,
     budget: records.BudgetRecord,
@@ -253,9 +250,9 @@ def _group_columns(groups: Any) -> dict[str, Any]:
     return named
 
 
-def _beside(batches: Iterator[dict[str, Any]], given: Mapping[str, Any]) -> Iterator[Batch]:
+def _beside(batches: Iterator[dict[str, Any]], given: Mapping[str, Any]) -> Iterator[tables.Batch]:
     """Predicted batches with the rows of the columns that were given beside them."""
-    columns, lengths = with_lengths(given)
+    columns, lengths = tables.with_lengths(given)
     said = {
         role: f"{role.replace(':', ' ', 1)} {'has' if ':' in role else 'have'} {rows} rows, but"
         for role, rows in lengths.items()
@@ -268,14 +265,14 @@ def _beside(batches: Iterator[dict[str, Any]], given: Mapping[str, Any]) -> Iter
                 raise BadInput(f"{said[role]} there are at least {stop} answers.")
         # Of a pandas column with fractions as its index, [] would choose by these.
         parts = {role: getattr(c, "iloc", c)[start:stop] for role, c in columns.items()}
-        yield Batch(batch | parts, partial(row_name, None, range(start, stop)))
+        yield tables.Batch(batch | parts, partial(tables.row_name, None, range(start, stop)))
         start = stop
     for role, rows in lengths.items():
         if rows != start:
             raise BadInput(f"{said[role]} there were {start} answers.")
 
 
-def _kept(batches: Iterable[Batch], kept: list[Batch]) -> Iterator[Batch]:
+def _kept(batches: Iterable[tables.Batch], kept: list[tables.Batch]) -> Iterator[tables.Batch]:
     rows = 0
     for batch in batches:
         rows += len(next(iter(batch.values())))
@@ -286,10 +283,10 @@ def _kept(batches: Iterable[Batch], kept: list[Batch]) -> Iterator[Batch]:
         yield batch
 
 
-def _save(kept: list[Batch], folder: Path) -> dict[str, str]:
+def _save(kept: list[tables.Batch], folder: Path) -> dict[str, str]:
     """The columns beside the certificate, so that anybody can count again."""
     columns: dict[str, Any] = {
-        role: np.concatenate([as_array(plain(batch[role], role)) for batch in kept])
+        role: np.concatenate([coding.as_array(coding.plain(batch[role], role)) for batch in kept])
         for role in kept[0]
     }
     path = folder / EVIDENCE

@@ -18,8 +18,7 @@ from nonvacuous.bounds import checks, sequence_lower, sequence_upper
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import ColumnDigest
-from nonvacuous.evaluation.tables import check_rows, with_holes
+from nonvacuous.evaluation import coding, tables
 from nonvacuous.evaluation.watch import Watch, check_order
 from nonvacuous.files import write_atomically
 
@@ -118,7 +117,7 @@ class Monitor(BaseModel):
             else:
                 self.watches[""].one(float(losses))
             return self
-        check_rows({"losses": losses, **(groups or {})})
+        tables.check_rows({"losses": losses, **(groups or {})})
         values = _losses([losses] if isinstance(losses, (*_NUMBERS, type(None))) else losses)
         names = self._names(groups, len(values))
         check_order(values[~np.isnan(values)])
@@ -164,7 +163,7 @@ class Monitor(BaseModel):
             )
         start, read, waiting = 0, self.rows, self.open
         still = [np.zeros(0, dtype=np.int64)]
-        old, new = ColumnDigest(), ColumnDigest()
+        old, new = coding.ColumnDigest(), coding.ColumnDigest()
         for losses, groups in batches:
             values = _losses(losses)
             fresh = np.arange(start, start + len(values)) >= read
@@ -205,7 +204,7 @@ class Monitor(BaseModel):
             if column not in self.groups:
                 watched = ", ".join(self.groups) or "none"
                 raise BadInput(f"groups of {column!r} are not watched; watched are {watched}.")
-            known, there = with_holes(given, column)
+            known, there = tables.with_holes(given, column)
             if there.shape != (size,):
                 raise BadInput(f"{len(there)} groups for {size} losses: one for each.")
             # Where one number was a fraction, a test has named all of them as doubles.

@@ -10,8 +10,7 @@ import numpy as np
 from scipy import optimize, special
 
 from nonvacuous import bounds
-from nonvacuous.bounds import checks
-from nonvacuous.bounds.rounding import shown_confidence
+from nonvacuous.bounds import checks, rounding
 from nonvacuous.errors import BadInput
 
 
@@ -63,7 +62,7 @@ class Plan:
         return (
             f"{self.examples:,} examples promise a risk of at most {self.target:g} with chance "
             f"{self.chance:g}, if the true risk is {self.risk:g} (confidence "
-            f"{shown_confidence(self.confidence, 6)})"
+            f"{rounding.shown_confidence(self.confidence, 6)})"
         )
 
     @property

@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import Coder, ColumnDigest, is_text
-from nonvacuous.evaluation.likeness import Distinct, Likeness, Unordered, hashes_of
+from nonvacuous.evaluation import coding, likeness, tables
 from nonvacuous.evaluation.outcomes import Outcomes, outcomes, prepared
 from nonvacuous.evaluation.sample import GRID, Sample, in_order_of_betting
-from nonvacuous.evaluation.tables import Batch
 from nonvacuous.evaluation_records import Evaluation
 
 #: Groups that come with the classes: errors among them are 1 - recall and 1 - precision.
@@ -49,25 +47,25 @@ class Tally:
         self.settings = settings
         self.clustered = clusters
         self.rows = 0
-        self.classes = Coder(settings.classes or ())
+        self.classes = coding.Coder(settings.classes or ())
         #: How often each class is true, is the answer, and both: known once all is counted.
         self.truths = self.answers = self.hits = np.zeros(0, dtype=np.int64)
         self.confusion: np.ndarray | None = np.zeros((0, 0), dtype=np.int64)
         #: Codes of the classes while rows were counted, in their present order.
         self._counted_as: list[int] = []
-        self.groups: dict[str, Coder] = {}
-        self.digests: dict[str, ColumnDigest] = {}
-        self._clusters = Coder()
+        self.groups: dict[str, coding.Coder] = {}
+        self.digests: dict[str, coding.ColumnDigest] = {}
+        self._clusters = coding.Coder()
         #: By column, the empty name for everybody; the true and the predicted class are columns.
         self._sums: dict[str, _Sums] = defaultdict(_Sums)
         self._units: dict[str, _Clusters] = defaultdict(_Clusters)
         #: The losses and their groups, row by row, while they are few enough to be bet on.
         self._kept: list[dict[str, np.ndarray]] | None = [] if self.has_losses else None
-        self.ids: Distinct | None = None
+        self.ids: likeness.Distinct | None = None
         #: The same ids, or else labels, in another order name the same examples.
-        self.named = Unordered()
+        self.named = likeness.Unordered()
         #: Which inputs resemble others, where a predictor was given them.
-        self.likeness: Likeness | None = None
+        self.likeness: likeness.Likeness | None = None
 
     @property
     def has_losses(self) -> bool:
@@ -89,7 +87,7 @@ class Tally:
     def add(self, batch: dict[str, Any]) -> None:
         columns = prepared(batch)
         for role, column in columns.items():
-            (digest := self.digests.setdefault(role, ColumnDigest())).update(column)
+            (digest := self.digests.setdefault(role, coding.ColumnDigest())).update(column)
             if digest.mixed:
                 name = role.removeprefix("group:")
                 raise BadInput(f"{name} mixes numbers and words; use numbers or words alone.")
@@ -104,7 +102,7 @@ class Tally:
                     f"no bound for groups is known for {self.settings.words}: leave the groups "
                     "out, or use 'error', or recall, precision or F1 of one class (positive)."
                 )
-            coder = self.groups.setdefault(role.removeprefix("group:"), Coder())
+            coder = self.groups.setdefault(role.removeprefix("group:"), coding.Coder())
             codes[role] = coder(columns[role])[keep]
         for name, of in ((TRUE_CLASS, seen.labels), (PREDICTED_CLASS, seen.predictions)):
             codes |= {} if of is None else {name: of[keep]}
@@ -117,12 +115,12 @@ class Tally:
                 self._sums[_SHOWING + name].add(own[shown], [amount[shown] for amount in amounts])
         self._add_confusions(codes.get(TRUE_CLASS), codes.get(PREDICTED_CLASS))
         if "ids" in columns:
-            self.ids = self.ids or Distinct()
-            self.ids.add(hashes_of(columns["ids"]))
+            self.ids = self.ids or likeness.Distinct()
+            self.ids.add(likeness.hashes_of(columns["ids"]))
             self.named.add(columns["ids"])
         elif (names := columns.get("labels")) is not None:
             # A batch of whole numbers alone may be one of a column of fractions.
-            self.named.add(names if is_text(names) else names.astype(np.float64) + 0.0)
+            self.named.add(names if coding.is_text(names) else names.astype(np.float64) + 0.0)
         if self.clustered:
             units = self._clusters(columns["clusters"])[keep]
             for name, own in codes.items():
@@ -161,7 +159,7 @@ class Tally:
         order = list(range(len(self.classes.values)))
         if self.settings.classes is None:
             order = self.classes.sorted_codes()
-        self.classes = Coder([self.classes.values[code] for code in order])
+        self.classes = coding.Coder([self.classes.values[code] for code in order])
         self._counted_as = order
         self.truths, wrong = (part[order] for part in self._sums[TRUE_CLASS].parts(len(order)))
         self.hits = self.truths - wrong.astype(np.int64)
@@ -318,7 +316,7 @@ class _Clusters:
         return self._keys[own] // _GROUPS, self._totals[own] / sizes, sizes
 
 
-def counted(settings: Evaluation, batches: Iterable[Batch], *, clusters: bool) -> Tally:
+def counted(settings: Evaluation, batches: Iterable[tables.Batch], *, clusters: bool) -> Tally:
     """The tally of all batches; an empty or incomplete stream is refused."""
     tally = Tally(settings, clusters=clusters)
     for batch in batches:

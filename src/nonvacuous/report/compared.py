@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from nonvacuous.bounds import checks
-from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.bounds import checks, rounding
 from nonvacuous.report.plots import intervals
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.report.wording import capital, clean, confidence_percent, odds, shortened, whole
@@ -28,7 +27,7 @@ def comparison_page(result: Comparison) -> StudyPage:
         badges += [
             f"Only “{second}” right: {whole(result.wins)}",
             f"Only “{first}” right: {whole(result.losses)}",
-            f"Exact sign test: p at most {shown_up(result.p_value)}",
+            f"Exact sign test: p at most {rounding.shown_up(result.p_value)}",
         ]
     samples, false = odds(failure)
     low, high = _points(result)

@@ -11,8 +11,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.comparison import BoundRow, Step
 from nonvacuous.kinds import CENTERS
 from nonvacuous.records import RescalingColumn
-from nonvacuous.report import html
-from nonvacuous.report.measured import twin_name
+from nonvacuous.report import html, measured
 from nonvacuous.report.wording import (
     capital,
     clean,
@@ -102,7 +101,7 @@ def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Ba
         counts = f"{whole(twin.errors)} of {whole(twin.examples)} wrong"
         detail = f"{clean(twin.description)} ({counts})"
         value = percent_up(twin.risk_upper)
-        shown.append(Bar(twin_name(certificate), detail, value, twin.risk_upper))
+        shown.append(Bar(measured.twin_name(certificate), detail, value, twin.risk_upper))
     axis = max(bar.end for bar in shown) or 1.0
     return tuple(replace(bar, end=bar.end / axis) for bar in shown)
 

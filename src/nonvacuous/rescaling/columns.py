@@ -14,14 +14,12 @@ from typing import Any
 
 from torch import Tensor
 
-from nonvacuous.bounds import mcallester, seeger
-from nonvacuous.bounds.rounding import rounded_up_sum
+from nonvacuous.bounds import mcallester, rounding, seeger
 from nonvacuous.distributions import DiagonalGaussian, ScaleGrid
 from nonvacuous.kinds import Center, Way
 from nonvacuous.networks.scale_groups import ScaleGroups
-from nonvacuous.rescaling.prior_scales import PriorScaling, rescale_with_prior_scales
+from nonvacuous.rescaling import prior_scales, solver
 from nonvacuous.rescaling.quotients import Symmetries, quotients
-from nonvacuous.rescaling.solver import rescale
 
 #: Steps of :func:`nonvacuous.rescaling.quotients.quotients`.
 _STEPS: tuple[Way, ...] = ("scale of the scores", "shift of the scores", "order of the units")
@@ -59,7 +57,7 @@ class Accounting:
         """By a square root, and by the inverse of the binary kl, which is never above the other."""
         numbers: dict[str, Any] = {
             "empirical_risk": self.risk_upper,
-            "kl_nats": rounded_up_sum(kl_nats, charge_nats),
+            "kl_nats": rounding.rounded_up_sum(kl_nats, charge_nats),
             "examples": self.examples,
             "failure": self.failure,
         }
@@ -71,7 +69,7 @@ def fixed_scale_columns(
     Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroups, *, center: Center, scale: float
 ) -> tuple[Accounted, ...]:
     """A prior ``P`` whose scale was fixed beforehand: the network as given, and rescaled."""
-    quotient = rescale(Q, P, groups)
+    quotient = solver.rescale(Q, P, groups)
     name = f"around {_CENTERS[center]}, prior scale {scale:g}"
     return (
         Accounted(name, center, "fixed scale", quotient.kl_before),
@@ -86,15 +84,15 @@ def best_scale_columns(
     *,
     center: Center,
     grid: ScaleGrid,
-) -> tuple[tuple[Accounted, ...], PriorScaling]:
+) -> tuple[tuple[Accounted, ...], prior_scales.PriorScaling]:
     """Scales from a grid: one for all tensors, as given and rescaled; one each, rescaled.
 
     ``means`` of None stand for zero. With the columns comes what the last of them tells of.
     """
-    both = rescale_with_prior_scales(Q, means, groups, grid=grid)
-    each = rescale_with_prior_scales(Q, means, groups, grid=grid, per_tensor=True)
+    both = prior_scales.rescale_with_prior_scales(Q, means, groups, grid=grid)
+    each = prior_scales.rescale_with_prior_scales(Q, means, groups, grid=grid, per_tensor=True)
     name = f"around {_CENTERS[center]}, best prior scale"
-    ways: tuple[tuple[str, Way, float, PriorScaling], ...] = (
+    ways: tuple[tuple[str, Way, float, prior_scales.PriorScaling], ...] = (
         ("", "best scale", both.kl_before, both),
         (", rescaled", "best scale, rescaled", both.kl_after, both),
         (" per tensor, rescaled", "best scale per tensor, rescaled", each.kl_after, each),
@@ -113,7 +111,7 @@ def named_step(center: Center, way: Way) -> str:
 
 def symmetry_columns(
     Q: DiagonalGaussian,
-    scaling: PriorScaling,
+    scaling: prior_scales.PriorScaling,
     groups: ScaleGroups,
     symmetries: Symmetries,
     *,

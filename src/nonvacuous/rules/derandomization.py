@@ -14,30 +14,29 @@ from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.records import ComplexityRecord, RiskRecord
 from nonvacuous.rules.arithmetic import tolerance
 from nonvacuous.rules.convolutions import chain_from
-from nonvacuous.sparsity.certify import AnyEvaluator, evaluator_of
+from nonvacuous.sparsity import certify, setting
 from nonvacuous.sparsity.constants import Charge
-from nonvacuous.sparsity.setting import AnySetting, SparseSettings, frozen_setting
 from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 
 _BATCH = 8192
 
 
-def setting_of(record: SparsityRecord) -> AnySetting:
+def setting_of(record: SparsityRecord) -> setting.AnySetting:
     """The frozen setting; :class:`BadInput` where the record names none that exists."""
     convolutional = record.images is not None
-    return frozen_setting(
+    return setting.frozen_setting(
         record.theorem, record.variant, record.setting, convolutional=convolutional
     )
 
 
 def evaluator_for(
     record: SparsityRecord, network: Network, prior: Network, device: str = "cpu"
-) -> AnyEvaluator:
+) -> certify.AnyEvaluator:
     """What measures the network by the record's theorem."""
     theorem: Any = record.theorem
-    asked = SparseSettings(theorem=theorem, variant=record.variant, choices=record.choices)
-    return evaluator_of(network, prior, asked, device=device)
+    asked = setting.SparseSettings(theorem=theorem, variant=record.variant, choices=record.choices)
+    return certify.evaluator_of(network, prior, asked, device=device)
 
 
 def loss_upper_of(theorem: str, escape: float, risk: RiskRecord) -> float:

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from nonvacuous.bounds import best_temperature
 from nonvacuous.data import Examples, Split
 from nonvacuous.data.splits import find_units
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions import DiagonalGaussian, copying
 from nonvacuous.errors import BadInput
 from nonvacuous.records import ComplexityRecord, Observation
 from nonvacuous.rules.arithmetic import RELATIVE, tolerance
@@ -163,7 +162,7 @@ def twin_number(trained: tuple[np.ndarray, ...], total: int) -> int:
 
 def with_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     """A copy of the network that holds these tensors."""
-    network = copied_network(model)
+    network = copying.copied_network(model)
     own = fixed_tensors(network)
     if {n: t.shape for n, t in own.items()} != {n: t.shape for n, t in tensors.items()}:
         raise BadInput(

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.rules.attempts import FILE_NAME, Attempt, ledger_beside, record_attempt
-from nonvacuous.rules.digests import all_examples_digest, fixed_tensors, tensors_digest
+from nonvacuous.rules import attempts, digests
 
 _BATCH = 2048
 
@@ -38,7 +37,7 @@ def outcome_digest(
     """
     facts = {
         "distributions": [None if each is None else each.digest() for each in distributions],
-        "network": tensors_digest(fixed_tensors(module)),
+        "network": digests.tensors_digest(digests.fixed_tensors(module)),
         "predictions": predictions_digest(module, bound_part),
         "numbers": dict(numbers),
     }
@@ -87,12 +86,12 @@ def _digest(facts: Mapping[str, Any]) -> str:
 
 
 #: The ledger of runs that are not told where to go.
-USUAL_LEDGER = Path("runs") / FILE_NAME
+USUAL_LEDGER = Path("runs") / attempts.FILE_NAME
 
 
 def ledger_of(named: Path | None, folder: Path | None) -> Path:
     """The named ledger, else the one beside the folder of the results, else that of all runs."""
-    return named or (USUAL_LEDGER if folder is None else ledger_beside(folder))
+    return named or (USUAL_LEDGER if folder is None else attempts.ledger_beside(folder))
 
 
 class Shown:
@@ -112,7 +111,7 @@ class Shown:
         """
         text = json.dumps({"command": self._command, **settings}, sort_keys=True, default=str)
         config = hashlib.sha256(text.encode()).hexdigest()
-        attempt = Attempt(
+        attempt = attempts.Attempt(
             examples=self._digest,
             bound=self._examples.content_hash(),
             config=config,
@@ -121,8 +120,8 @@ class Shown:
             classes=class_sizes(self._examples),
             command=self._command,
         )
-        record_attempt(self._ledger, attempt)
+        attempts.record_attempt(self._ledger, attempt)
 
     @cached_property
     def _digest(self) -> str:
-        return all_examples_digest(self._examples)
+        return digests.all_examples_digest(self._examples)

@@ -15,8 +15,7 @@ import torch
 
 from nonvacuous.audit.probing import Network, recount
 from nonvacuous.certificate import Certificate
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.storage import read_tensors
+from nonvacuous.distributions import DiagonalGaussian, storage
 from nonvacuous.errors import Unsupported
 from nonvacuous.networks import LayerGraph
 from nonvacuous.risk.losses import Loss, loss_named
@@ -195,7 +194,7 @@ class PriorChecking(Checking):
 
 def _ask_network(inquiry: Inquiry, question: str) -> None:
     def work(path: Path) -> str:
-        fixed = read_tensors(path)
+        fixed = storage.read_tensors(path)
         equal(inquiry.certificate.model.fixed_digest, tensors_digest(fixed), "model.fixed_digest")
         inquiry.contents.fixed = fixed
         return f"{len(fixed)} tensors, digest recomputed."
@@ -235,7 +234,7 @@ def _drawn(inquiry: Inquiry, path: Path) -> str:
     posterior, prior, complexity = contents.posterior, contents.prior, certificate.complexity
     if posterior is None or prior is None or complexity is None:
         raise Disagreement("prior and posterior are not both at hand.")
-    weights = read_tensors(path)
+    weights = storage.read_tensors(path)
     if set(weights) != set(posterior.names):
         raise Disagreement("its tensors are not those of the posterior.", DRAWN)
     again = drawing.draw_network(posterior, certificate.empirical.seed)

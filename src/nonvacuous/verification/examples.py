@@ -11,8 +11,7 @@ from nonvacuous.audit.data_checks import COPIES, INDEPENDENT, MANY_REPEATS, SEEN
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Dataset, Examples, Split, Standardize, load
 from nonvacuous.data.preprocessing import STANDARDIZED
-from nonvacuous.rules.arithmetic import baseline_record
-from nonvacuous.rules.digests import content_digest, index_digest
+from nonvacuous.rules import arithmetic, digests
 from nonvacuous.sparsity.training import scaled
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry, Known, roles
@@ -40,7 +39,7 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
         split, everything = inquiry.contents.split, np.arange(len(examples))
         if split is None:  # all examples for the bound, where that is how it came about
             alone = record.prior is None and record.held_out is None
-            if not alone or index_digest(everything) != record.bound.index_digest:
+            if not alone or digests.index_digest(everything) != record.bound.index_digest:
                 raise NotAsked(
                     "which examples they are is stored in the run folder, which is not at hand."
                 )
@@ -54,7 +53,7 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
                 examples, test = fitted(examples), None if test is None else fitted(test)
         for where, indices, part in roles(split, record):
             if part is not None:
-                digest = content_digest(examples, indices)
+                digest = digests.content_digest(examples, indices)
                 equal(part.content_digest, digest, f"{where}.content_digest")
         words = f"{len(split.bound)} bound examples, compared by content."
         return words, Known(examples, split, test, standardized)
@@ -89,7 +88,7 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
         baseline = certificate.baseline
         assert baseline is not None
         counts = examples.class_counts(split.bound)
-        expected = baseline_record(counts, examples.class_names, certificate.budget)
+        expected = arithmetic.baseline_record(counts, examples.class_names, certificate.budget)
         equal(baseline.errors, expected.errors, "baseline.errors")
         equal(baseline.answer, expected.answer, "baseline.answer")
         # Without names, here or where it was made, classes are called by their numbers.

@@ -15,8 +15,7 @@ from pydantic import ValidationError, model_validator
 from nonvacuous.audit.claim_checks import disagreeing_input, solves_its_equation
 from nonvacuous.audit.ledger_checks import rebuilt
 from nonvacuous.audit.network_checks import impossible_saving
-from nonvacuous.bounds import constant_lower, holdout
-from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.bounds import constant_lower, holdout, rounding
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.measurement import BOTH, ON_BOUND, observed_network
 from nonvacuous.errors import InvalidCertificate
@@ -234,7 +233,7 @@ def _empirical(certificate: Certificate) -> str:
     upper_end(
         empirical.risk_upper, arithmetic.sampled_risk(empirical, failure), "empirical.risk_upper"
     )
-    most = shown_up(empirical.risk_upper, 6)
+    most = rounding.shown_up(empirical.risk_upper, 6)
     return f"{empirical.amount:g} in {empirical.trials} give at most {most}."
 
 
@@ -281,7 +280,7 @@ def _twin(certificate: Certificate) -> str:
         raise Disagreement("there are more errors than examples.", "held_out_twin.errors")
     expected = holdout(errors=twin.errors, examples=twin.examples, failure=twin.failure)
     upper_end(twin.risk_upper, expected, "held_out_twin.risk_upper")
-    return f"{twin.errors} in {twin.examples} give at most {shown_up(twin.risk_upper, 6)}."
+    return f"{twin.errors} in {twin.examples} give at most {rounding.shown_up(twin.risk_upper, 6)}."
 
 
 def _baseline(certificate: Certificate) -> str:

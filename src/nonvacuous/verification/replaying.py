@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.audit.probing import Network, Recount, close_calls, recount
-from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
-from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper, rounding
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification import assemble, candidate, measurement
 from nonvacuous.data import Examples
@@ -61,7 +60,7 @@ def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         own = arithmetic.recompute_bound(certificate.bound.model_copy(update={"inputs": inputs}))
         return (
             f"{again.total:g} in {again.trials} fresh trials (seed {seed}) agree; with them in "
-            f"place of the recorded ones the bound is {shown_up(own)}."
+            f"place of the recorded ones the bound is {rounding.shown_up(own)}."
         )
 
     inquiry.expect(FRESH, "empirical.risk_upper", fresh)
@@ -154,7 +153,7 @@ def compare_fresh(claimed: RiskRecord, fresh: Recount, upper: float, field: str 
     if lower > upper:
         raise Disagreement(
             f"{fresh.total:g} in {fresh.trials} fresh trials put the risk above {lower:.6g}; the "
-            f"certificate says at most {shown_up(upper, 6)}.",
+            f"certificate says at most {rounding.shown_up(upper, 6)}.",
             field or None,
         )
     if _apart(claimed.amount, claimed.trials, fresh, whole=claimed.errors is not None):

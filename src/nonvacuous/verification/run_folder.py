@@ -21,17 +21,14 @@ from nonvacuous.bounds.checks import failure_of
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import FOLDED
 from nonvacuous.certification.run_folder import settings_digest
-from nonvacuous.data import Split
-from nonvacuous.data.files import sha256_of_file
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.priors import described
+from nonvacuous.data import Split, files
+from nonvacuous.distributions import DiagonalGaussian, priors
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.foreign import read_bytes, run_settings
+from nonvacuous.rules import attempts, digests
 from nonvacuous.rules.arithmetic import ONCE, ledger
-from nonvacuous.rules.attempts import ledger_beside, read_attempts, standing
-from nonvacuous.rules.digests import index_digest
 from nonvacuous.verification.audited import version_of
 from nonvacuous.verification.checking import Checking
 from nonvacuous.verification.findings import Disagreement, Finding, NotAsked, equal
@@ -105,7 +102,7 @@ def _untouched(folder: Path, name: str, digest: str) -> str:
     path = inside(folder, name)
     if not path.is_file():
         raise Disagreement(f"there is no file {name} in {folder}.")
-    own = sha256_of_file(path)
+    own = files.sha256_of_file(path)
     if own != digest:
         raise Disagreement(f"{name} was changed: SHA-256 {own[:12]}..., not {digest[:12]}...")
     return f"SHA-256 {digest[:12]}..."
@@ -118,9 +115,9 @@ def _split(inquiry: Inquiry, path: Path) -> str:
             raise Disagreement(f"the split has {len(indices)} such examples, none recorded.", where)
         if record is not None:
             equal(record.examples, len(indices), f"{where}.examples")
-            equal(record.index_digest, index_digest(indices), f"{where}.index_digest")
+            equal(record.index_digest, digests.index_digest(indices), f"{where}.index_digest")
     if certificate.prior is not None:
-        saw = index_digest(split.prior) if len(split.prior) else None
+        saw = digests.index_digest(split.prior) if len(split.prior) else None
         equal(certificate.prior.saw, saw, "prior.saw")
     inquiry.contents.split = split
     return f"n = {len(split.bound)}, and every index is the recorded one."
@@ -269,7 +266,7 @@ def _describes(inquiry: Inquiry, checking: Checking) -> str:
     prior = checking.prior_asked(inquiry)
     if prior["kind"] == "learned" and record.saw is None:
         raise Disagreement(f"{CONFIG} says that the prior was learned.", "prior.saw")
-    text = described(prior["kind"], prior["scales"], per_tensor=prior["per_tensor"])
+    text = priors.described(prior["kind"], prior["scales"], per_tensor=prior["per_tensor"])
     equal(record.description, text, "prior.description")
     if stored is not None:
         if posterior.description.endswith(FOLDED):
@@ -311,10 +308,10 @@ def _check_prior(prior: DiagonalGaussian, asked: dict[str, Any]) -> None:
 def check_attempts(inquiry: Inquiry, ledger: Path | None) -> None:
     """Its settings have a line there, with the share of the confidence that it took."""
     certificate, contents = inquiry.certificate, inquiry.contents
-    path = ledger_beside(inquiry.folder or "") if ledger is None else ledger
+    path = attempts.ledger_beside(inquiry.folder or "") if ledger is None else ledger
 
     def work() -> str:
-        entries = read_attempts(path)
+        entries = attempts.read_attempts(path)
         rivals = [a for a in entries if a.bound == certificate.data.bound.content_digest]
         for there, absent in (
             (contents.settings, "the settings are not at hand."),
@@ -342,7 +339,7 @@ def check_attempts(inquiry: Inquiry, ledger: Path | None) -> None:
             )
         ended = [attempt for attempt in mine if attempt.outcome]
         if len({attempt.outcome for attempt in ended}) == 1:
-            contents.standing = standing(entries, ended[0])
+            contents.standing = attempts.standing(entries, ended[0])
         return f"{len(rivals)} lines about these examples, {len(own)} of them its own."
 
     inquiry.expect("the ledger of attempts knows this certificate", "attempts", work)

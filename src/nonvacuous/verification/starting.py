@@ -10,8 +10,7 @@ from nonvacuous.audit.data_checks import CHOSEN, DECLARED, START, named_start
 from nonvacuous.audit.knowing import MANY_CLASSES, knowledge, surprises
 from nonvacuous.certification.adapting import has_batch_norm
 from nonvacuous.certification.candidate import with_weights
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.distributions import DiagonalGaussian, storage
 from nonvacuous.errors import BadInput
 from nonvacuous.models import BUILDERS
 from nonvacuous.verification.audited import version_of
@@ -56,7 +55,7 @@ def check_named_start(inquiry: Inquiry, needed: Collection[str]) -> None:
         except BadInput as error:
             raise Disagreement(f"it names other weights than those stored: {error}") from error
         whence = f"{named.builder} at seed {named.seed}"
-        if tensors_digest(dict(network.state_dict())) == contents.settings.get("weights"):
+        if storage.tensors_digest(dict(network.state_dict())) == contents.settings.get("weights"):
             return f"{whence} gives the weights of config.toml, bit by bit."
         if apart := differences(certificate, ("torch", "processor")):
             raise NotAsked(f"{whence} gives others here, which may be due to {apart[0]}.")

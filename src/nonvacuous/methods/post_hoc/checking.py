@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification import columns
-from nonvacuous.certification.gauge import free_scales
+from nonvacuous.certification import columns, gauge
 from nonvacuous.data.files import read_npz_arrays
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.kinds import Center
 from nonvacuous.methods.post_hoc.making import POSTERIOR_SCALES, noise_descriptions
 from nonvacuous.networks import LayerGraph
 from nonvacuous.records import RescalingRecord
-from nonvacuous.rules.arithmetic import total_nats
-from nonvacuous.rules.digests import array_digest
+from nonvacuous.rules import arithmetic, digests
 from nonvacuous.verification.checking import COLUMNS, LOG_SCALES, PriorChecking
 from nonvacuous.verification.findings import Disagreement, NotAsked, equal
 from nonvacuous.verification.inquiry import Inquiry
@@ -42,7 +40,7 @@ class MethodChecking(PriorChecking):
         assert rescaling is not None
         if complexity is None:
             raise Disagreement("there is no KL that a rescaling could have changed.")
-        equal(rescaling.kl_after, total_nats(complexity.terms), "rescaling.kl_after")
+        equal(rescaling.kl_after, arithmetic.total_nats(complexity.terms), "rescaling.kl_after")
         if "kl_nats" not in certificate.bound.inputs:
             equal(len(rescaling.columns), 0, "rescaling.columns")
             equal(rescaling.paper, None, "rescaling.paper")
@@ -99,7 +97,7 @@ class MethodChecking(PriorChecking):
 
         def work(path: Path) -> str:
             log_scales = np.asarray(read_npz_arrays(path)["log_scales"], dtype=np.float64)
-            equal(rescaling.log_scales_digest, array_digest(log_scales), digest_field)
+            equal(rescaling.log_scales_digest, digests.array_digest(log_scales), digest_field)
             inquiry.contents.log_scales = log_scales
             return f"{log_scales.size} log-scales, digest recomputed."
 
@@ -123,7 +121,7 @@ def _columns(inquiry: Inquiry, graph: LayerGraph) -> str:
     )
     if log_scales is None or not isinstance(scales, list) or not scales:
         raise NotAsked("the scales and settings of the run are not at hand.", needed=False)
-    hidden, groups = free_scales(graph, certificate.loss.name)
+    hidden, groups = gauge.free_scales(graph, certificate.loss.name)
     own = next(column.center for column in rescaling.columns if column.certified)
     compared = columns.comparison_columns(
         posterior,

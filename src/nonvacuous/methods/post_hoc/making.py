@@ -29,8 +29,7 @@ from nonvacuous.certification.candidate import (
 from nonvacuous.certification.gauge import Gauge, Rescaled, find_gauge
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.noise_search import NoiseSearch
-from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.distributions.priors import Prior
+from nonvacuous.distributions import grids, priors
 from nonvacuous.kinds import Center, Way
 from nonvacuous.methods.post_hoc import PostHoc
 from nonvacuous.records import BOUND_LINE, SAMPLING_LINE, RescalingRecord
@@ -38,7 +37,7 @@ from nonvacuous.rules.digests import array_digest
 from nonvacuous.seeds import derived_seed
 
 #: Standard deviations tried for the posterior.
-POSTERIOR_SCALES = ScaleGrid.geometric(0.001, 0.3, 24)
+POSTERIOR_SCALES = grids.ScaleGrid.geometric(0.001, 0.3, 24)
 _WHERE = {
     "given": "the given weights",
     "balanced": "the balanced weights",
@@ -54,7 +53,7 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
         prior, network, note = folded_prior(model, prior, inputs), folded(model, inputs), FOLDED
     module = frozen_copy(network, job.device)
     given = method.posterior_scales
-    scales = POSTERIOR_SCALES if given is None else ScaleGrid(given)
+    scales = POSTERIOR_SCALES if given is None else grids.ScaleGrid(given)
     gauge = find_gauge(module, job.examples, prior, job.loss) if method.rescaling else None
     seed = derived_seed(job.seed, "posterior scale search")
     chosen, noise_digest = NoiseSearch(job, module, prior, scales, gauge, seed).run()
@@ -119,7 +118,7 @@ def _noise_text(where: str, scale: float, *, rescaled: bool) -> str:
 def _rescaling(
     gauge: Gauge,
     module: nn.Module,
-    prior: Prior,
+    prior: priors.Prior,
     moved: Rescaled,
     noise_digest: str | None,
     measured: measurement.Measured,

@@ -21,9 +21,8 @@ from nonvacuous.certification.candidate import (
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import candidate_twin, observation
 from nonvacuous.data import Examples
+from nonvacuous.distributions import grids, priors
 from nonvacuous.distributions.copying import last_layer, with_fixed
-from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.distributions.priors import Prior, at_initialization, learned
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.posterior import Posterior
 from nonvacuous.rules.digests import fixed_tensors
@@ -52,7 +51,7 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
 
     The posterior may learn from all examples: the bound counts those of ``split.bound`` alone.
     """
-    examples, split, grid = job.examples, job.split, ScaleGrid(method.scales)
+    examples, split, grid = job.examples, job.split, grids.ScaleGrid(method.scales)
     start = frozen_copy(model, job.device)
     draws: list[tuple[str, int]] = []
     saw = split.prior if len(split.prior) else None
@@ -76,13 +75,13 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         center = random_where_asked(prior_network)
         if len(aside):
             tilt = observation(OBSERVED, center, examples.subset(aside))
-        family: Prior = learned(center, indices=saw, grid=grid)
+        family: priors.Prior = priors.learned(center, indices=saw, grid=grid)
     elif method.prior is not None:
         family = method.prior
         center = _centered(start, family)
     else:
         center = random_where_asked(start)
-        family = at_initialization(center, grid=grid)
+        family = priors.at_initialization(center, grid=grid)
     # Train against the middle of the grid; the member that fits best is chosen (and paid) below.
     prior = family.at(center, grid.scales[len(grid) // 2])
     posterior_seed = derived_seed(job.seed, "posterior training")
@@ -117,7 +116,7 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
     )
 
 
-def _centered(start: nn.Module, prior: Prior) -> nn.Module:
+def _centered(start: nn.Module, prior: priors.Prior) -> nn.Module:
     """The network at the center of a pretrained prior, which must be a prior of this network."""
     assert prior.means is not None and prior.fixed is not None
     center = with_fixed(start, prior.means)

@@ -11,8 +11,7 @@ from nonvacuous.audit.method_checks import BUILT_IN
 from nonvacuous.audit.probing import Network, Recount, recount
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.measurement import DRAWN_ON_TEST, LAST_ON_TEST
-from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints
-from nonvacuous.distributions.storage import read_tensors
+from nonvacuous.distributions import copying, storage
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.progressive import making
 from nonvacuous.records import Observation
@@ -124,7 +123,7 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
             return replaying.counted(recount(Network.of(networks[-1]), test, zero_one), seen, field)
         equal(seen.trials, len(test), f"{field}.trials")
         watched, close = replaying.watching(zero_one)
-        mixture = CheckpointMixture(networks, [len(batch) for batch in batches])
+        mixture = copying.CheckpointMixture(networks, [len(batch) for batch in batches])
         errors = making.drawn_errors(mixture, test, certificate.seed, watched)
         again = Recount(errors, float(errors), len(test), sum(close))
         return replaying.compare(certificate, again, errors=seen.errors, total=None)
@@ -140,7 +139,7 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         inquiry,
         lambda: audited.stored_evidence(
             inquiry,
-            Checkpoints(networks).eval().requires_grad_(False),
+            copying.Checkpoints(networks).eval().requires_grad_(False),
             loss,
             taught_wrong=None,  # its network is not kept
             trained_on=rule.trained_on(split, batches, certificate.seed, tilted=tilted),
@@ -166,7 +165,7 @@ class MethodChecking(checking.Checking):
         def work() -> str:
             if not set(names) <= inquiry.contents.intact or folder is None:
                 raise NotAsked("a checkpoint is missing or was changed.")
-            stored = [read_tensors(folder / name) for name in names]
+            stored = [storage.read_tensors(folder / name) for name in names]
             together = {
                 f"networks.{position}.{name}": tensor
                 for position, tensors in enumerate(stored)

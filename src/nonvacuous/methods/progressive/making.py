@@ -14,8 +14,7 @@ import torch
 from torch import nn
 
 from nonvacuous import records
-from nonvacuous.audit.method_checks import BUILT_IN
-from nonvacuous.audit.probing import undisturbed
+from nonvacuous.audit import method_checks, probing
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification import assemble, candidate, measurement
 from nonvacuous.certification.job import Job
@@ -30,8 +29,7 @@ from nonvacuous.rules import drawing as rule
 from nonvacuous.rules.arithmetic import bound_record, counted_once
 from nonvacuous.rules.digests import example_set, fixed_tensors, tensors_digest
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training.erm import train
-from nonvacuous.training.user_training import call, require_own
+from nonvacuous.training import erm, user_training
 
 
 def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
@@ -78,7 +76,7 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
                 records.BatchRecord(examples=example_set(job.examples, batch), errors=wrong)
                 for batch, wrong in zip(batches, errors, strict=True)
             ),
-            training=method.trained_by or BUILT_IN,
+            training=method.trained_by or method_checks.BUILT_IN,
         ),
     )
     twin = _twin(job, networks, batches, trained)
@@ -103,7 +101,7 @@ def _checkpoint(
     phase = "first part" if number == 1 else f"checkpoint {number}"
     seed = derived_seed(job.seed, "checkpoint", str(number))
     if method.train is None:
-        network = train(
+        network = erm.train(
             start,
             examples,
             method.plain_training.changed(patience=None),
@@ -113,7 +111,7 @@ def _checkpoint(
         ).module
     else:
         given = copied_network(start).train()
-        network = call(
+        network = user_training.call(
             method.train,
             given,
             examples.inputs.to(job.device),
@@ -122,7 +120,7 @@ def _checkpoint(
             name="train",
             watch=lambda _: None,
         )
-        require_own(network, given, name="train")
+        user_training.require_own(network, given, name="train")
     network = candidate.frozen_copy(network, job.device)
     given_kinds, kinds = (
         {name: (tensor.shape, tensor.dtype) for name, tensor in fixed_tensors(one).items()}
@@ -171,7 +169,7 @@ def _taught_wrong(method: Progressive, job: Job, start: nn.Module) -> records.Ob
         labels[wrong] = np.resize(others, len(wrong))
     network = copied_network(start).train()
     try:
-        trained = call(
+        trained = user_training.call(
             method.train,
             network,
             given.inputs.to(job.device),
@@ -225,7 +223,7 @@ def drawn_errors(
     mixture: CheckpointMixture, examples: Examples, seed: int, loss: Loss = zero_one
 ) -> int:
     """The errors of checkpoints that the seed draws, one for each example."""
-    with undisturbed(mixture.ends.device):
+    with probing.undisturbed(mixture.ends.device):
         torch.manual_seed(derived_seed(seed, "test"))
         return round(measurement.summed_loss(mixture, examples, loss))
 

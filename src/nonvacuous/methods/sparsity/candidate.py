@@ -19,8 +19,7 @@ from nonvacuous.certification import measurement
 from nonvacuous.certification.candidate import frozen_copy, start_at, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.data import Examples, Split
-from nonvacuous.distributions.priors import Prior
-from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.distributions import priors, storage
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import prior_kind
 from nonvacuous.methods.sparsity import Sparsity
@@ -81,7 +80,7 @@ def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCan
 
 
 def given_candidate(
-    model: nn.Module, examples: Examples, split: Split, *, prior: Prior
+    model: nn.Module, examples: Examples, split: Split, *, prior: priors.Prior
 ) -> SparseCandidate:
     """The user's network as it is, around a prior that has not seen the bound examples."""
     module = frozen_copy(model, torch.device("cpu"))
@@ -230,11 +229,11 @@ class Trainer:
         configuration = {
             "kind": f"sparsity {stage}",
             "architecture": str(self.start),
-            "initial_weights": tensors_digest(dict(self.start.state_dict())),
+            "initial_weights": storage.tensors_digest(dict(self.start.state_dict())),
             "examples": examples.content_hash(),
             "seed": seed,
             "settings": self.settings.record(),
-            **{name: tensors_digest(weights) for name, weights in more.items()},
+            **{name: storage.tensors_digest(weights) for name, weights in more.items()},
         }
         if path.exists():
             stored = load_checkpoint(path, configuration=configuration)

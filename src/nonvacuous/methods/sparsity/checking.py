@@ -13,8 +13,7 @@ from nonvacuous.audit.method_checks import choices_paid, same_noise
 from nonvacuous.audit.probing import Recount
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.storage import read_tensors
+from nonvacuous.distributions import DiagonalGaussian, storage
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import PRIOR_NAMES
 from nonvacuous.methods.sparsity.charges import check_charges
@@ -237,7 +236,7 @@ class MethodChecking(checking.PriorChecking):
 
 
 def _weights(inquiry: Inquiry, path: Path) -> str:
-    stored, posterior = read_tensors(path), inquiry.contents.posterior
+    stored, posterior = storage.read_tensors(path), inquiry.contents.posterior
     if posterior is None:
         raise Disagreement("the posterior is not at hand.")
     for name, mean in posterior.means.items():

@@ -6,14 +6,12 @@ from typing import Any
 
 from torch import nn
 
-from nonvacuous.audit.claim_checks import NOISY
-from nonvacuous.audit.evidence import Search
+from nonvacuous.audit import claim_checks, evidence
 from nonvacuous.audit.ledger_checks import GRID
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.assemble import candidate_certificate
+from nonvacuous.certification import assemble, measurement
 from nonvacuous.certification.candidate import Candidate, save_candidate, with_weights
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import Measured, complexity_of, frozen_posterior
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.sparsity import Sparsity
@@ -51,12 +49,12 @@ def make(method: Sparsity, job: Job, model: nn.Module) -> Certificate:
     save_candidate(job.folder, candidate)
     weights = dict(candidate.module.state_dict())
     job.folder.tensors("weights.safetensors", weights, kind="weights")
-    return candidate_certificate(job, candidate, measured, twin)
+    return assemble.candidate_certificate(job, candidate, measured, twin)
 
 
 def measure_sparse(
     method: Sparsity, job: Job, candidate: candidates.SparseCandidate
-) -> tuple[Candidate, Measured]:
+) -> tuple[Candidate, measurement.Measured]:
     """Search a setting, freeze it, draw fresh noise, count, and write every term down."""
     example = job.examples.inputs[:2].cpu()
     layers, tensors = read_parameters(candidate.module, example)
@@ -127,8 +125,8 @@ def measure_sparse(
     center = {name: candidate.center[name].double() for name in network}
     posterior = DiagonalGaussian.from_means(network, scales)
     prior = DiagonalGaussian.from_means(center, scales)
-    complexity = complexity_of(job, posterior, prior, None)
-    measured = Measured(
+    complexity = measurement.complexity_of(job, posterior, prior, None)
+    measured = measurement.Measured(
         budget=budget,
         risk=risk,
         bound=bound_record(
@@ -142,12 +140,12 @@ def measure_sparse(
         ),
         complexity=complexity,
         draws=() if noiseless else (("sampling", risk.seed),),
-        measured_predictor=NOISY,
+        measured_predictor=claim_checks.NOISY,
         facts={
             "sparsity": record,
             "layers": layers,
             "prior_layers": prior_layers,
-            **frozen_posterior(posterior),
+            **measurement.frozen_posterior(posterior),
         },
     )
     prior_description, posterior_description = rules.descriptions(record, len(job.split.prior))
@@ -159,8 +157,8 @@ def measure_sparse(
         posterior_description=posterior_description,
         prior_choices=1,
         searches=(
-            Search("setting of the loss", len(charges) + 1, charge=GRID, reason=_NAMED),
-            Search("training of the network", 2, charge="free", reason=_FREE),
+            evidence.Search("setting of the loss", len(charges) + 1, charge=GRID, reason=_NAMED),
+            evidence.Search("training of the network", 2, charge="free", reason=_FREE),
         ),
         **candidate.facts,
     )
