@@ -114,15 +114,11 @@ class Equations:
         )
 
 
-# What must hold between scales so that they pass: sums tie them, products cancel them.
-#
-# A factor can only be pulled out of a sum when it is the same for all its members. Everything here
-# is a version of that sentence.
-
-
 class Constraints(Equations):
-    """Equations between the scales of tensors.
+    """What must hold between scales so that they pass: sums tie them, products cancel them.
 
+    A factor can only be pulled out of a sum when it is the same for all its members. Everything
+    here is a version of that sentence.
     A weight that has unknowns along several axes is described twice: a constant can be moved from
     one axis to another. The first constraint on such a weight settles that constant.
     """

@@ -14,20 +14,16 @@ from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 from nonvacuous.rescaling.sweeps import Descent
 
-# Guess the end of a slow sequence of sweeps from its last steps.
-#
-# Where a few channels hang together tightly (chains of depthwise layers, recurrence), sweeps still
-# converge, but slowly and along few directions. Anderson's method combines the last points such
-# that their steps cancel as well as they can. It is a guess: the caller takes it only if the KL is
-# lower there.
-
 _WINDOW = 5
 
 
 def extrapolated(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor | None:
     """A point at which the next step should be small, or None while too little is known.
 
-    ``pairs`` are those of a point and where one sweep took it, the latest last.
+    ``pairs`` are those of a point and where one sweep took it, the latest last. Where a few
+    channels hang together tightly (chains of depthwise layers, recurrence), sweeps still converge,
+    but slowly and along few directions. Anderson's method combines the last points such that their
+    steps cancel as well as they can: a guess, taken only if the KL is lower there.
     """
     if len(pairs) < 3:
         return None

@@ -24,13 +24,6 @@ from nonvacuous.bounds.rounding import EPSILON
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.rescaling.output_layer import OutputLayer
 
-# The shift of the scores: adding one number to all classes changes no prediction.
-#
-# In each column of the last weight (all classes, one feature) and in the bias, the direction
-# (1, ..., 1) moves all scores alike. Posterior and prior may be compared after this direction is
-# forgotten: the KL of the projections on the remaining K - 1 directions. The predictors are the
-# same, and by the chain rule the KL drops by the divergence along the forgotten direction.
-
 _ROUNDING = 64 * EPSILON
 
 
@@ -43,6 +36,10 @@ def translation_savings(
 ) -> dict[str, float]:
     """Nats saved in each tensor of the last layer, rounded down; any prior means and scales.
 
+    Adding one number to all classes changes no prediction: in each column of the last weight (all
+    classes, one feature) and in the bias, the direction (1, ..., 1) moves all scores alike. Without
+    it the predictors are the same, and by the chain rule the KL of the projections on the other
+    K - 1 directions is smaller by the divergence along it.
     With x the ratio of variances and d the difference of means, class by class, and with weights
     p proportional to the prior's precisions 1/T, a column saves
 

@@ -101,9 +101,6 @@ def step_of(visit: Visit) -> Step:
     return rule(visit)
 
 
-# Layers, sums, products with weights, and operators that move numbers around.
-
-
 def _layer(visit: Visit) -> Step:
     """The operator itself, with lifted weights and without its bias."""
     function, weight = getattr(F, visit.node.kind), visit.weight("weight")
@@ -204,13 +201,11 @@ def _reduce(visit: Visit) -> Step:
     return visit.through(lambda x: x.sum(numbers, keepdim=keep) * factor)
 
 
-# Edges of pooling: one to each number in the window.
-#
-# A window is a product of intervals, so the edges are those of one matrix along each axis. Taking
-# the largest number has edges of weight 1; taking the mean of k numbers has edges of weight 1/k.
-
-
 def _pooling(visit: Visit) -> Step:
+    """One edge to each number in the window: of weight 1 for the largest, 1/k for the mean of k.
+
+    A window is a product of intervals, so the edges are those of one matrix along each axis.
+    """
     shape = visit.shapes[visit.operand("self")]
     kind, _, rest = visit.node.kind.partition("_pool")
     override = visit.attribute("divisor_override")

@@ -215,13 +215,6 @@ def rescale(
     )
 
 
-# The last digits of the best point.
-#
-# A descent that watches the KL cannot see the best scales to more than half the digits of a number:
-# the KL is flat where it is smallest. The slope is not. A few Newton steps on it, each solved by
-# conjugate gradients, give nearly all digits, so that a network has the same best point to many
-# digits in whatever gauge its weights are given.
-
 _NEWTON_STEPS = 3
 _SOLVER_STEPS = 60
 # A step that is right to four digits is followed by another one; differences over the second of
@@ -234,8 +227,11 @@ def polished(
 ) -> np.ndarray:
     """Log-scales near the given ones at which the slope of KL(Q moved || P) is smaller.
 
-    Meant for the end of ``rescale``. Every log-scales are valid; where a step does not help, what
-    was given comes back.
+    Meant for the end of ``rescale``: a descent that watches the KL cannot see the best scales to
+    more than half the digits of a number, for the KL is flat where it is smallest. The slope is
+    not. A few Newton steps on it, each solved by conjugate gradients, give nearly all digits, in
+    whatever gauge the weights are given. Every log-scales are valid; where a step does not help,
+    what was given comes back.
     """
     check_covered(Q, P, groups)
     best = groups.checked(log_scales)

@@ -18,12 +18,6 @@ from torch import Tensor
 from nonvacuous.rescaling.steps import ChannelSums, channel_steps
 from nonvacuous.rescaling.terms import Block, Side, Terms
 
-# The few directions along which single channels are slow: one scalar for each group.
-#
-# In a deep network a whole layer wants to shrink and the next one to grow. Moving one channel at a
-# time finds that out step by step; minimizing over one common scalar for each group takes it in one
-# go. The problem is tiny (one variable per group) and lives on the processor whatever the device.
-
 _LONGEST = 20.0
 # A gain this small next to the sum of the parts is not worth a step; and a step that changes no
 # part by more than a tenth leaves so little that the sweep in between matters more.
@@ -35,6 +29,10 @@ def minimize_exponentials(
     coefficients: np.ndarray, exponents: np.ndarray, linear: np.ndarray
 ) -> np.ndarray:
     """Descend ``sum(coefficients * exp(exponents @ t)) - linear @ t`` from t = 0 by Newton steps.
+
+    In a deep network a whole layer wants to shrink and the next one to grow. Moving one channel at
+    a time finds that out step by step, one common scalar for each group takes it in one go. The
+    problem is tiny (a variable per group) and lives on the processor whatever the device.
 
     Convex when no coefficient is negative; then the result is close to the minimum, and a second
     call is closer still. Otherwise negative curvature is replaced by its absolute value, and the

@@ -23,12 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Blocks: groups that share no weight, so that a sweep may move all their channels at once.
-#
-# Layers in a chain fall into two blocks (first, third, ... and second, fourth, ...). Moving a block
-# at once is the same as moving its channels one after the other; it only takes fewer, longer
-# operations.
-
 
 class Contact(NamedTuple):
     """One side of one term that touches a block."""
@@ -40,9 +34,12 @@ class Contact(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some groups that move together; ``positions`` are those of their channels in log_scales.
+    """Groups that share no weight, so that a sweep may move all their channels at once.
 
-    ``coupled`` groups have terms that hold two of their channels; they are blocks of their own.
+    Layers in a chain fall into two blocks (first, third, ... and second, fourth, ...). Moving a
+    block at once is the same as moving its channels one after the other, in fewer operations.
+    ``positions`` are those of the channels in log_scales. ``coupled`` groups have terms that hold
+    two of their channels; they are blocks of their own.
     """
 
     groups: tuple[int, ...]

@@ -205,10 +205,8 @@ def ledger(
     return records.BudgetRecord.model_validate(budget.to_dict())
 
 
-# The bounds that a certificate may rest on. A name that is not among them is refused, and so is an
-# input that the theorem does not have.
-
-#: Every bound that may carry a certificate, by name.
+#: Every bound that may carry a certificate, by name. A name that is not among them is refused, and
+#: so is an input that the theorem does not have.
 CERTIFYING: Mapping[str, Theorem] = MappingProxyType(
     {name: entry for name, entry in THEOREMS.items() if entry.certifies}
 )

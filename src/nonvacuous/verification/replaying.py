@@ -179,11 +179,8 @@ def _interval(total: float, trials: int, failure: float) -> tuple[float, float]:
     return kl_inverse_lower(mean, exponent), kl_inverse_upper(mean, exponent)
 
 
-# What stands beside the promise, counted again: the held-out twin and the observed errors.
-
-
 def check_beside(inquiry: Inquiry, module: nn.Module) -> None:
-    """Neither is part of the promise, but people compare it with them."""
+    """Held-out twin and observed errors, which people compare the promise with, counted again."""
     if inquiry.certificate.held_out_twin is not None:
         _check_twin(inquiry, module)
     for position, observation in enumerate(inquiry.certificate.observed):

@@ -136,10 +136,6 @@ def sparse_twin(
     return measurement.separate_twin(job, with_weights(trainer.start, weights), split)
 
 
-# Training: weights by name in, weights by name out. A chain of linear layers is trained with the
-# noise that its theorems put on it, a chain of convolutions with kernels of its own for every
-# example.
-
 Weights = dict[str, Tensor]
 Stage = Literal["prior", "network", "twin"]
 #: Step sizes that suit chains with inputs of norm 1.
@@ -150,7 +146,11 @@ _BLIND_PULL = 0.003
 
 
 class Trainer:
-    """How networks of one architecture are trained; ``names`` are its weights, in their order."""
+    """Trains networks of one architecture; ``names`` are its weights, in their order.
+
+    A chain of linear layers is trained with the noise that its theorems put on it, a chain of
+    convolutions with kernels of its own for every example.
+    """
 
     def __init__(self, method: Sparsity, job: Job, model: nn.Module) -> None:
         self.settings, self.job = method, job

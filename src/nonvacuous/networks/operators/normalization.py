@@ -50,11 +50,9 @@ def weight_norm(passage: Passage) -> LogScale:
     return passage.spread(passage.scale("g"))
 
 
-# Attention: queries and keys cancel per head and channel, values pass to the output.
-
-
 @register_operator("aten.scaled_dot_product_attention")
 def scaled_dot_product_attention(passage: Passage) -> LogScale:
+    """Queries and keys cancel per head and channel, values pass to the output."""
     query, key, value = (passage.scale(name) for name in ("query", "key", "value"))
     if passage.attribute("enable_gqa"):
         groups = query.shape[-3] // key.shape[-3]
