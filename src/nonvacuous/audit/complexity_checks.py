@@ -15,9 +15,8 @@ from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import PRIOR_MODES, RANDOM_MODES
 from nonvacuous.records import ComplexityRecord
-from nonvacuous.rules import arithmetic
+from nonvacuous.rules import arithmetic, drawing
 from nonvacuous.rules.digests import fixed_tensors, tensors_digest
-from nonvacuous.rules.drawing import draw_network, priced
 
 _BLOCK = 1 << 20
 
@@ -247,7 +246,7 @@ def summed_upward(evidence: Evidence) -> Outcome:
 )
 def drawn_price(evidence: Evidence) -> Outcome:
     posterior, prior, complexity = parts(evidence)
-    weights = draw_network(posterior, evidence.risk.seed)
+    weights = drawing.draw_network(posterior, evidence.risk.seed)
     if evidence.drawn is not None:
         for name, tensor in weights.items():
             if name not in evidence.drawn or not _same(tensor, evidence.drawn[name]):
@@ -256,7 +255,7 @@ def drawn_price(evidence: Evidence) -> Outcome:
                     "seed draws from the posterior. Draw them with rules.drawing.draw_network."
                 )
     if "log_density_ratio" in evidence.bound.inputs:
-        ratio, agrees = priced(posterior, prior, weights, complexity)
+        ratio, agrees = drawing.priced(posterior, prior, weights, complexity)
         if not agrees:
             return refuse(
                 f"ln dQ/dP of the drawn network is recorded as {complexity.log_density_ratio!r}; "

@@ -14,8 +14,7 @@ from nonvacuous.audit.holding import held_examples
 from nonvacuous.audit.knowing import irreproducible, knowledge, surprises
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse, unknowable
 from nonvacuous.certificate import UNSEEN
-from nonvacuous.data import Examples
-from nonvacuous.data.splits import find_units
+from nonvacuous.data import Examples, splits
 from nonvacuous.kinds import PRIOR_MODES, STEPS_MODES
 from nonvacuous.recipes import recipe_of
 from nonvacuous.risk.losses import zero_one
@@ -262,7 +261,7 @@ def no_copies(evidence: Evidence) -> Outcome:
 
 @check(rows=(23,), since=1, name="examples do not come in groups", says=("asserted",))
 def no_groups(evidence: Evidence) -> Outcome:
-    copies = find_units(
+    copies = splits.find_units(
         len(evidence.examples), groups=None, content_hashes=evidence.examples.input_hashes()
     )[1]
     # A split ties copies, and the groups that it is told of.

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from nonvacuous.audit.evidence import Search
 from nonvacuous.certification import forgetting, run_folder
-from nonvacuous.data import Examples
-from nonvacuous.data.files import write_npz
+from nonvacuous.data import Examples, files
 from nonvacuous.distributions import DiagonalGaussian, copying, priors
 from nonvacuous.errors import BadInput
 from nonvacuous.networks import LayerGraph
@@ -157,7 +156,7 @@ def save_candidate(run: run_folder.RunFolder, candidate: Candidate) -> None:
     run.write("posterior.safetensors", candidate.posterior.save)
     if candidate.log_scales is not None:
         arrays = {"log_scales": candidate.log_scales}
-        run.write("log_scales.npz", lambda path: write_npz(path, arrays))
+        run.write("log_scales.npz", lambda path: files.write_npz(path, arrays))
     fixed = digests.fixed_tensors(candidate.module, candidate.posterior.names)
     if fixed:
         run.tensors("network.safetensors", fixed)

@@ -12,9 +12,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from nonvacuous import bounds
-from nonvacuous.bounds import checks
+from nonvacuous.bounds import checks, rounding
 from nonvacuous.bounds.holdout import tail_end
-from nonvacuous.bounds.rounding import shown_confidence, up
 from nonvacuous.bounds.table import OWN_EVENT, compare
 from nonvacuous.cli.exits import UsageError, as_usage
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber, dashed, failure_of
@@ -112,7 +111,7 @@ def _calculate(examples: int, confidence: float, given: dict[str, Any]) -> dict[
         checks.at_most("--errors", errors, "--examples", examples)
         reason = "exact binomial tail"
         inputs["errors"] = errors
-        more = {"trials": examples, "empirical_risk": min(1.0, up(errors / examples))}
+        more = {"trials": examples, "empirical_risk": min(1.0, rounding.up(errors / examples))}
     elif predictor == "drawn":
         reason = "PAC-Bayes-kl for one draw"
         inputs |= {"empirical_risk": risk, "log_density_ratio": given["--log-ratio"]}
@@ -237,7 +236,7 @@ def _write_text(record: dict[str, Any]) -> None:
     vacuous = " (vacuous: this says nothing)" if record["is_vacuous"] else ""
     write_paragraphs(
         f"Risk of {_SUBJECTS[record['predictor']]}:\nat most {percent_up(record['risk_upper'])}"
-        f"{vacuous} with confidence {shown_confidence(record['confidence'], 6)}, "
+        f"{vacuous} with confidence {rounding.shown_confidence(record['confidence'], 6)}, "
         f"by {record['best']}.",
         _table(record),
         *_notes(record),
@@ -306,7 +305,7 @@ def _choice_note(record: dict[str, Any]) -> str:
     remark = f" ({', '.join(smaller)} came out smaller here.)" if smaller else ""
     promise = "with no confidence at all"
     if total > 0:
-        promise = f"with confidence {shown_confidence(total, 6)} only"
+        promise = f"with confidence {rounding.shown_confidence(total, 6)} only"
     return (
         "* to be chosen before looking: the unmarked rows follow from the same event and are never "
         "smaller, so nothing is gained by comparing them.\n"

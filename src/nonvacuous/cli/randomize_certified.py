@@ -17,8 +17,7 @@ from nonvacuous.claims import write_record
 from nonvacuous.cli import exits, output, report
 from nonvacuous.cli.flags import device_of
 from nonvacuous.cli.narration import working
-from nonvacuous.data import NAMES, Split
-from nonvacuous.data.files import sha256_of_file
+from nonvacuous.data import NAMES, Split, files
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.files import inside
@@ -127,7 +126,7 @@ def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
 
     def sealed(name: str) -> None:
         file = inside(folder, name)
-        if not file.is_file() or sha256_of_file(file) != certificate.artifacts.get(name):
+        if not file.is_file() or files.sha256_of_file(file) != certificate.artifacts.get(name):
             raise wrong(
                 f"--run: {name} in {folder} is not the file that its certificate was sealed with."
             )

@@ -13,9 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from nonvacuous import records
-from nonvacuous.bounds import ConfidenceBudget, constant_lower, sampling, sampling_bounded
+from nonvacuous.bounds import ConfidenceBudget, constant_lower, sampling, sampling_bounded, table
 from nonvacuous.bounds.rounding import remaining_nats, shown_up, up
-from nonvacuous.bounds.table import THEOREMS, Theorem
 from nonvacuous.certificate import PREDICTORS, Certificate, status_of
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import kind_of
@@ -207,14 +206,14 @@ def ledger(
 
 #: Every bound that may carry a certificate, by name. A name that is not among them is refused, and
 #: so is an input that the theorem does not have.
-CERTIFYING: Mapping[str, Theorem] = MappingProxyType(
-    {name: entry for name, entry in THEOREMS.items() if entry.certifies}
+CERTIFYING: Mapping[str, table.Theorem] = MappingProxyType(
+    {name: entry for name, entry in table.THEOREMS.items() if entry.certifies}
 )
 
 _ITEM = re.compile(r"^(?P<name>[a-z_]+)\.(?P<position>0|[1-9][0-9]*)$")
 
 
-def theorem(name: str) -> Theorem:
+def theorem(name: str) -> table.Theorem:
     """The registered bound of that name; :class:`BadInput` if there is none."""
     if name not in CERTIFYING:
         raise BadInput(

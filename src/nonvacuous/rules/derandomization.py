@@ -12,8 +12,7 @@ from torch import Tensor
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.records import ComplexityRecord, RiskRecord
-from nonvacuous.rules.arithmetic import tolerance
-from nonvacuous.rules.convolutions import chain_from
+from nonvacuous.rules import arithmetic, convolutions
 from nonvacuous.sparsity import certify, setting
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.weights import Layers, Network
@@ -122,7 +121,7 @@ def wrong_layer_distance(record: SparsityRecord, complexity: ComplexityRecord) -
         own = [terms[name] for name in layer.tensors]
         paid, size = math.fsum(term.nats for term in own), sum(term.size for term in own)
         expected = layer.squared_distance / (2.0 * layer.scale * layer.scale)
-        if not abs(paid - expected) <= tolerance(expected, size):
+        if not abs(paid - expected) <= arithmetic.tolerance(expected, size):
             return (
                 f"layer {layer.name} is {math.sqrt(layer.squared_distance):.6g} from the prior at "
                 f"noise {layer.scale:.6g}, which costs {expected!r} nats; the KL counts {paid!r}"
@@ -133,7 +132,7 @@ def wrong_layer_distance(record: SparsityRecord, complexity: ComplexityRecord) -
 def layers_from(record: SparsityRecord, tensors: Mapping[str, Tensor]) -> Network:
     """The network out of named tensors, as the theorems read it."""
     if record.images is not None:
-        return chain_from(record, tensors)
+        return convolutions.chain_from(record, tensors)
     weights, biases = [], []
     for layer in record.layers:
         missing = [name for name in layer.tensors if name not in tensors]

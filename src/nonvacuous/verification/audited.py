@@ -15,8 +15,7 @@ from typing import Any
 from torch import nn
 
 from nonvacuous import __version__
-from nonvacuous.audit import registry
-from nonvacuous.audit.claim_checks import NOISY
+from nonvacuous.audit import claim_checks, registry
 from nonvacuous.audit.evidence import RECORDED, StoredEvidence
 from nonvacuous.audit.registry import Check, Outcome, least_version, release_of
 from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
@@ -171,7 +170,7 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss, **more: Any
     certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
     prior, posterior, record = contents.prior, contents.posterior, certificate.sparsity
     facts: dict[str, Any] = {name: getattr(certificate, name) for name in RECORDED} | {
-        "measured_predictor": certificate.predictor if record is None else NOISY,
+        "measured_predictor": certificate.predictor if record is None else claim_checks.NOISY,
         "module": module if posterior is None else with_weights(module, posterior.means),
         "graph": None,  # captured again
         # Contents were compared; what the verifier calls them does not matter.

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from pydantic import ValidationError, model_validator
 
+from nonvacuous.audit import ledger_checks, network_checks
 from nonvacuous.audit.claim_checks import disagreeing_input, solves_its_equation
-from nonvacuous.audit.ledger_checks import rebuilt
-from nonvacuous.audit.network_checks import impossible_saving
 from nonvacuous.bounds import constant_lower, holdout, rounding
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.measurement import BOTH, ON_BOUND, observed_network
@@ -200,7 +199,7 @@ def _complexity(certificate: Certificate) -> str:
         if shifted and not invariance_of(loss).shift:
             words = f"the loss {loss!r} is not known to ignore a shift of the scores."
             raise Disagreement(words, where)
-        if impossible := impossible_saving(complexity):
+        if impossible := network_checks.impossible_saving(complexity):
             raise Disagreement(f"{impossible}.", where)
     total = arithmetic.complexity_nats(complexity.terms, complexity.symmetries)
     equal(complexity.kl_nats, total, "complexity.kl_nats")
@@ -215,7 +214,7 @@ def _complexity(certificate: Certificate) -> str:
 
 
 def _budget(certificate: Certificate) -> str:
-    ledger = rebuilt(certificate.budget)
+    ledger = ledger_checks.rebuilt(certificate.budget)
     return f"{len(ledger.entries)} lines spend {ledger.spent:g} of {ledger.failure:g}."
 
 

@@ -25,8 +25,7 @@ from nonvacuous.distributions import grids, priors
 from nonvacuous.distributions.copying import last_layer, with_fixed
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.posterior import Posterior
-from nonvacuous.rules.digests import fixed_tensors
-from nonvacuous.rules.drawing import OBSERVED, set_aside
+from nonvacuous.rules import digests, drawing
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.erm import train
 from nonvacuous.training.posterior import PosteriorSettings, train_posterior
@@ -64,7 +63,7 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
 
     if saw is not None:
         tilted = method.tilt and method.predictor == "stochastic"
-        fitted, aside = set_aside(saw, job.seed) if tilted else (saw, saw[:0])
+        fitted, aside = drawing.set_aside(saw, job.seed) if tilted else (saw, saw[:0])
         prior_seed = derived_seed(job.seed, "prior training")
         draws.append(("prior training", prior_seed))
         part, plain = examples.subset(fitted), method.plain_training
@@ -74,7 +73,7 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         require_stored_state(prior_network, rebuilt, few, whose="the prior's network")
         center = random_where_asked(prior_network)
         if len(aside):
-            tilt = observation(OBSERVED, center, examples.subset(aside))
+            tilt = observation(drawing.OBSERVED, center, examples.subset(aside))
         family: priors.Prior = priors.learned(center, indices=saw, grid=grid)
     elif method.prior is not None:
         family = method.prior
@@ -120,7 +119,7 @@ def _centered(start: nn.Module, prior: priors.Prior) -> nn.Module:
     """The network at the center of a pretrained prior, which must be a prior of this network."""
     assert prior.means is not None and prior.fixed is not None
     center = with_fixed(start, prior.means)
-    own = fixed_tensors(center, prior.means)
+    own = digests.fixed_tensors(center, prior.means)
     for name in own.keys() | prior.fixed.keys():
         if (
             name not in own
