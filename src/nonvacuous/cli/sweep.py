@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from cyclopts import CycloptsError, Parameter
 
 from nonvacuous.cli import exits
-from nonvacuous.cli.exits import CommandError, UsageError, again, command
 from nonvacuous.cli.flags import PREFIX, SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
 from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import answered, write_error, write_json, write_lines, write_next
@@ -62,11 +61,11 @@ class Where:
     def check(self) -> None:
         """Refuse flags that make no sense together."""
         if self.address is not None and self.engine != "ray":
-            raise UsageError("--address is that of a Ray cluster: add --engine ray.")
+            raise exits.UsageError("--address is that of a Ray cluster: add --engine ray.")
         if self.threads < 1 or (self.jobs is not None and self.jobs < 1):
-            raise UsageError("--jobs and --threads are at least 1.")
+            raise exits.UsageError("--jobs and --threads are at least 1.")
         if not 0.0 <= self.gpus_per_task < float("inf"):
-            raise UsageError(
+            raise exits.UsageError(
                 "--gpus-per-task is a part of a GPU, such as 0.25, or a number of them."
             )
 
@@ -83,7 +82,7 @@ class Where:
 
             return LocalEngine(**share)
         except NonvacuousError as error:
-            raise CommandError(str(error), instead="nonvacuous sweep --help") from error
+            raise exits.CommandError(str(error), instead="nonvacuous sweep --help") from error
 
 
 def sweep(
@@ -118,10 +117,10 @@ def sweep(
         cells = [{**cell.to_dict(), "state": states[cell.digest]} for cell in plan.cells]
         record = {"name": plan.name, "run": plan.run, "folder": str(folder), "cells": cells}
         lines = [f"{states[cell.digest]:10} {cell.name}" for cell in plan.cells]
-        following = again({"--dry-run": ""})
+        following = exits.again({"--dry-run": ""})
         return answered(record, lambda _: write_lines(*lines), as_json=json, next_command=following)
     kept = f"{folder} keeps every cell that has ended; the same command goes on."
-    with working(lambda: (f"stopped. {kept}", again())) as narration:
+    with working(lambda: (f"stopped. {kept}", exits.again())) as narration:
         engine = where.made()
         narration.say(
             f"{len(plan.cells):,} cells of {plan.run}, seed {plan.seed}, "
@@ -148,7 +147,7 @@ def _complete(plan: Sweep) -> Sweep:
     """
     if plan.run not in FUNCTIONS:
         if ":" not in plan.run:
-            raise UsageError(
+            raise exits.UsageError(
                 f"there is no command {plan.run!r} to sweep over: [command] run is "
                 f"{', '.join(FUNCTIONS)} or package.module:function."
             )
@@ -163,7 +162,7 @@ def _complete(plan: Sweep) -> Sweep:
     for cell in plan.cells:
         attempts = cell.settings["attempts"]
         if not isinstance(attempts, int) or attempts < len(plan.cells):
-            raise UsageError(
+            raise exits.UsageError(
                 f"attempts is {attempts!r}, but the sweep computes {len(plan.cells)} certificates, "
                 "and whoever reads their table will pick the best: leave attempts out, or plan "
                 "for more."
@@ -172,7 +171,7 @@ def _complete(plan: Sweep) -> Sweep:
         try:
             app.parse_args(words, exit_on_error=False, print_error=False)
         except CycloptsError as error:
-            raise UsageError(
+            raise exits.UsageError(
                 f"{plan.run} does not take the settings of {cell.name}: "
                 f"{' '.join(str(error).split())}",
                 instead=f"nonvacuous {plan.run} --help",
@@ -195,10 +194,10 @@ def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
         write_error(
             f"{summary.failed:,} of {summary.cells:,} cells failed, the first with: "
             f"{kind}{first.message.removesuffix('.')}. Each has an error.json in its folder.",
-            next_command=again({"--retry-failed": None}),
+            next_command=exits.again({"--retry-failed": None}),
         )
         return exits.FAILED
-    write_next(command("runs", folder))
+    write_next(exits.command("runs", folder))
     return exits.DONE
 
 
@@ -224,7 +223,7 @@ def certify_cell(
         code = app(words, exit_on_error=False, print_error=False)
     path = folder / "certificate.json"
     if not path.is_file():
-        raise CommandError(f"certify ended with code {code} and without a certificate.")
+        raise exits.CommandError(f"certify ended with code {code} and without a certificate.")
     return figures_of(Certificate.load(path))
 
 
@@ -239,7 +238,7 @@ def words_of(settings: Mapping[str, Any], *, seed: int, folder: Path) -> list[st
     for name, value in {"report": False, **settings}.items():
         flag = name.replace("_", "-")
         if flag in _NOT_HERE:
-            raise UsageError(f"the setting {name} has no place in a sweep: remove it.")
+            raise exits.UsageError(f"the setting {name} has no place in a sweep: remove it.")
         if isinstance(value, bool):
             if value or name not in _SWITCHES:
                 words.append(f"--{flag}" if value else f"--no-{flag}")
