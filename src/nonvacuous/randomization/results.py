@@ -8,15 +8,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from nonvacuous.randomization import intervals
 from nonvacuous.randomization.classical import Capacity, Rademacher
 from nonvacuous.randomization.conditions import ConditionCertificate, noise_of
-from nonvacuous.randomization.intervals import (
-    ChanceTest,
-    Interval,
-    error_rate,
-    over_networks,
-    ratio_over_networks,
-)
 from nonvacuous.randomization.learners import Outcome
 from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.randomization.regularization import RegularizationRow
@@ -38,13 +32,13 @@ class ConditionResult:
     description: str
     noise: float | None
     outcomes: tuple[Outcome, ...]
-    train_error: Interval
-    test_error: Interval
-    gap: Interval
+    train_error: intervals.Interval
+    test_error: intervals.Interval
+    gap: intervals.Interval
     fitted: int
     fitting: str
-    fit_epochs: Interval | None
-    relative_time: Interval | None
+    fit_epochs: intervals.Interval | None
+    relative_time: intervals.Interval | None
 
 
 @dataclass(frozen=True)
@@ -84,7 +78,7 @@ class LeakCheck:
 
     duplicates: int
     test_examples: int
-    chance: ChanceTest
+    chance: intervals.ChanceTest
     level: float
 
     @property
@@ -165,7 +159,7 @@ def condition_result(
 ) -> ConditionResult:
     """Put the networks of one condition together, beside those on true labels."""
     corruption = parse_corruption(name).corruption
-    mean = partial(over_networks, confidence=confidence)
+    mean = partial(intervals.over_networks, confidence=confidence)
     unfit = [outcome.fitting for outcome in outcomes if outcome.fitting != "fit"]
     own, base = (
         [float(one.fit_epoch) for one in some if one.fit_epoch is not None]
@@ -175,9 +169,9 @@ def condition_result(
     if len(own) == len(outcomes):
         fit_epochs = mean(own)
         if len(base) == len(true):
-            relative = ratio_over_networks(own, base, confidence=confidence)
+            relative = intervals.ratio_over_networks(own, base, confidence=confidence)
     examples = outcomes[0].test_examples
-    test = error_rate([o.test_errors for o in outcomes], examples, confidence=confidence)
+    test = intervals.error_rate([o.test_errors for o in outcomes], examples, confidence=confidence)
     gap = mean([o.gap for o in outcomes])
     # The training error is known exactly: the gap is as uncertain as the test error.
     shift = gap.value - test.value
@@ -190,7 +184,7 @@ def condition_result(
         outcomes=tuple(outcomes),
         train_error=mean([o.train_error for o in outcomes]),
         test_error=test,
-        gap=Interval(gap.value, low, high, test.how),
+        gap=intervals.Interval(gap.value, low, high, test.how),
         fitted=len(outcomes) - len(unfit),
         fitting=unfit[0] if unfit else "fit",
         fit_epochs=fit_epochs,

@@ -17,18 +17,8 @@ from nonvacuous.data import Dataset, Examples, find_duplicates, load
 from nonvacuous.data.load import as_dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
-from nonvacuous.randomization import learners, regularization, results
+from nonvacuous.randomization import conditions, learners, regularization, results
 from nonvacuous.randomization.classical import Rademacher, capacity_of, rademacher_estimate
-from nonvacuous.randomization.conditions import (
-    Condition,
-    ConditionCertificate,
-    certify_condition,
-    corrupted_condition,
-    permuted_conditions,
-    sign_conditions,
-    standardized,
-    with_test,
-)
 from nonvacuous.randomization.findings import findings_of
 from nonvacuous.randomization.intervals import chance_test
 from nonvacuous.randomization.learners import Build, Learner, Outcome, Task
@@ -72,9 +62,9 @@ def study(
     """
     settings = settings or StudySettings()
     read = load(data) if isinstance(data, str | Path) else as_dataset(data, where="data")
-    given = with_test(read, seed=settings.seed)
+    given = conditions.with_test(read, seed=settings.seed)
     # A training function of the user's gets the data as they are.
-    dataset = standardized(given) if settings.standardize and train is None else given
+    dataset = conditions.standardized(given) if settings.standardize and train is None else given
     test = dataset.test
     assert test is not None, "with_test gave it one"
     build, own_name = learners.builder_of(model, dataset.train)
@@ -107,8 +97,8 @@ def study(
     )
     began = time.monotonic()
     parts = _Parts(dataset, build, workshop, settings, device)
-    conditions = parts.paired()
-    true, random = conditions["true"], conditions["random-labels"]
+    paired = parts.paired()
+    true, random = paired["true"], paired["random-labels"]
     result = Study(
         architecture=architecture,
         parameters=sum(parameter.numel() for parameter in example.parameters()),
@@ -119,8 +109,8 @@ def study(
         classes=dataset.train.classes,
         trained_by=learner.name,
         settings=settings,
-        configuration=results.shared_configuration(conditions.values()),
-        conditions=tuple(conditions.values()),
+        configuration=results.shared_configuration(paired.values()),
+        conditions=tuple(paired.values()),
         permutations=parts.permutations(true),
         leak=parts.leak(random, test),
         rademacher=parts.rademacher(),
@@ -147,7 +137,7 @@ class _Parts:
     device: torch.device
 
     def _task(self, name: str, seed: int, **switched: Any) -> Task:
-        return Task(corrupted_condition(self.dataset, name, seed=seed), seed, switched)
+        return Task(conditions.corrupted_condition(self.dataset, name, seed=seed), seed, switched)
 
     def paired(self) -> dict[str, ConditionResult]:
         """Every condition with every seed: the same seeds, and nothing but the data changed."""
@@ -164,7 +154,7 @@ class _Parts:
         return {name: together(name, own, outcomes["true"]) for name, own in outcomes.items()}
 
     def relabeled(
-        self, name: str, relabel: Callable[..., list[Condition]], count: int
+        self, name: str, relabel: Callable[..., list[conditions.Condition]], count: int
     ) -> list[Outcome]:
         """Networks with one seed, each on labels of its own."""
         seed = self.settings.seed
@@ -180,13 +170,13 @@ class _Parts:
         count = self.settings.permutations
         if not count:
             return None
-        permuted = self.relabeled("permutations", permuted_conditions, count)
+        permuted = self.relabeled("permutations", conditions.permuted_conditions, count)
         # The network on true labels that has the seed of all the permuted ones.
         observed = true.outcomes[0].test_error
         return Permutations(observed, tuple(outcome.test_error for outcome in permuted))
 
     def rademacher(self) -> Rademacher | None:
-        signs = self.relabeled("signs", sign_conditions, self.settings.sign_vectors)
+        signs = self.relabeled("signs", conditions.sign_conditions, self.settings.sign_vectors)
         if not signs:
             return None
         return rademacher_estimate(
@@ -195,19 +185,21 @@ class _Parts:
             confidence=self.settings.confidence,
         )
 
-    def certificates(self, given: Dataset) -> tuple[ConditionCertificate, ...]:
+    def certificates(self, given: Dataset) -> tuple[conditions.ConditionCertificate, ...]:
         """On the data as given: where inputs were scaled, the examples counted had a say in it."""
         settings, seed = self.settings, self.settings.seed
         if not settings.certificates:
             return ()
 
         def make(name: str) -> dict[str, Any]:
-            condition = corrupted_condition(given, name, seed=seed)
+            condition = conditions.corrupted_condition(given, name, seed=seed)
             network = self.build(seed)
-            return asdict(certify_condition(network, condition, settings, seed, self.device))
+            return asdict(
+                conditions.certify_condition(network, condition, settings, seed, self.device)
+            )
 
         return tuple(
-            ConditionCertificate(
+            conditions.ConditionCertificate(
                 **self.workshop.part(
                     f"certificate-{name.replace(':', '-')}",
                     partial(make, name),

@@ -16,6 +16,7 @@ import torch
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
+from nonvacuous.interpolation import solve
 from nonvacuous.interpolation.features import (
     Features,
     accumulate_distances,
@@ -25,13 +26,6 @@ from nonvacuous.interpolation.features import (
 )
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
 from nonvacuous.interpolation.plan import Plan, make_plan
-from nonvacuous.interpolation.solve import (
-    Interpolant,
-    first_occurrences,
-    interpolate,
-    interpolate_distances,
-    one_hot,
-)
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
@@ -101,7 +95,7 @@ def distinct_examples(dataset: Dataset) -> tuple[Dataset, int]:
     Two equal inputs cannot have two labels under one function.
     """
     flat = dataset.train.inputs.reshape(len(dataset.train), -1)
-    first = first_occurrences(flat)
+    first = solve.first_occurrences(flat)
     kept = np.flatnonzero(first == np.arange(len(first)))
     if len(kept) == len(first):
         return dataset, 0
@@ -115,13 +109,13 @@ def run_study(
     device: torch.device | str = "cpu",
     folder: Path | None = None,
     progress: Progress | None = None,
-) -> tuple[InterpolationStudy, Interpolant]:
+) -> tuple[InterpolationStudy, solve.Interpolant]:
     """Make the features, interpolate all labelings at once, count test errors."""
     start = time.perf_counter()
     corruptions = corruptions_of(settings.labelings).items()
     drawn = {name: corrupt(dataset, spec, seed=settings.seed) for name, spec in corruptions}
     labels = {name: made.train.labels.numpy() for name, made in drawn.items()}
-    values = {name: one_hot(entry, dataset.train.classes) for name, entry in labels.items()}
+    values = {name: solve.one_hot(entry, dataset.train.classes) for name, entry in labels.items()}
     test = dataset.test
     kind, filters = parse_features(settings.features)
     seed = derived_seed(settings.seed, "features")
@@ -131,7 +125,7 @@ def run_study(
         target = torch.device(device)
         features, coordinates, median = _many_patches(dataset, filters, seed, target, progress)
         kernel = chosen_kernel(settings, median)
-        function = interpolate_distances(features.train, values, kernel=kernel, **how)
+        function = solve.interpolate_distances(features.train, values, kernel=kernel, **how)
     else:
         seen = (dataset.train.inputs, None if test is None else test.inputs)
         features = features_of(settings.features, *seen, seed=seed, device=device)
@@ -139,7 +133,7 @@ def run_study(
         median = median_squared_distance(features.train, seed=seed)
         kernel = chosen_kernel(settings, median)
         how |= {"device": device, "method": settings.method, "folder": folder}
-        function = interpolate(features.train, values, kernel=kernel, **how)
+        function = solve.interpolate(features.train, values, kernel=kernel, **how)
     if not math.isfinite(function.residual):
         raise BadInput(f"the kernel {kernel} leaves the range of numbers here; take a flatter one")
     errors: dict[str, int] = {}

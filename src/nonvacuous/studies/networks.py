@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from torch import nn
 from nonvacuous.certification.adapting import adapted
 from nonvacuous.data import Examples, import_function
 from nonvacuous.distributions.storage import read_tensors
-from nonvacuous.errors import BadInput, Unrecognized
+from nonvacuous.errors import BadInput, Unrecognized, nearest
 from nonvacuous.models import BUILDERS, build, seeded
 
 #: The recommended architectures: for images, and for everything else.
@@ -35,11 +34,10 @@ def build_network(spec: str, examples: Examples, *, seed: int) -> nn.Module:
     if is_built_in(spec):
         return build(spec, examples.example_shape, examples.classes, seed=seed)
     if not _OWN.fullmatch(spec):
-        close = difflib.get_close_matches(spec.partition(":")[0].lower(), BUILDERS, n=1)
+        meant = nearest(spec.partition(":")[0].lower(), BUILDERS, "; did you mean {}?", ".")
         raise Unrecognized(
             f"there is no model {spec!r}: it is neither built in ({', '.join(BUILDERS)}, for "
-            f"instance {VECTORS} or {IMAGES}) nor of the form package.module:function"
-            + (f"; did you mean {close[0]}?" if close else ".")
+            f"instance {VECTORS} or {IMAGES}) nor of the form package.module:function{meant}"
         )
     function = import_function(spec)
     try:
@@ -102,8 +100,8 @@ def check_file(path: Path, *, flag: str) -> None:
     if not path.is_file():
         # The file that was probably meant, if there is one beside it.
         stems = [other.stem for other in path.parent.glob("*.safetensors") if other.is_file()]
-        close = difflib.get_close_matches(path.stem, stems, n=1)
-        meant = {flag: str(path.with_name(f"{close[0]}.safetensors"))} if close else None
+        close = nearest(path.stem, stems)
+        meant = {flag: str(path.with_name(f"{close}.safetensors"))} if close else None
         raise Unrecognized(
             f"{flag}: there is no file {path}. Save the network's weights with "
             "safetensors.torch.save_file(model.state_dict(), path).",

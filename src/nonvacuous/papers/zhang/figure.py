@@ -7,15 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from nonvacuous.papers.zhang.networks import (
-    NEARLY,
-    STEPS_TO_FIT,
-    Cell,
-    CellResult,
-    GroupTiming,
-    corruption_title,
-    network_title,
-)
+from nonvacuous.papers.zhang import networks
+from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, network_title
 from nonvacuous.papers.zhang.settings import FigureSettings
 from nonvacuous.papers.zhang.training import NetworksStudy, percent, yes_or_no
 from nonvacuous.randomization.intervals import Interval, exact_rate
@@ -44,7 +37,7 @@ class SweepPoint:
     slowdown: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        nearly = self.result.reached(NEARLY)
+        nearly = self.result.reached(networks.NEARLY)
         return {
             "level": self.level,
             "train_accuracy": self.result.train_accuracy,
@@ -125,10 +118,10 @@ def _sweep(
     settings: FigureSettings, network: str, trained: Mapping[Cell, CellResult]
 ) -> tuple[SweepPoint, ...]:
     points = []
-    true = trained[Cell(network)].reached(NEARLY)
+    true = trained[Cell(network)].reached(networks.NEARLY)
     for level in settings.levels:
         result = trained[Cell(network, corruption_at(level))]
-        there = result.reached(NEARLY)
+        there = result.reached(networks.NEARLY)
         slowdown = there.epoch / true.epoch if there and true else None
         wrong = result.at_fit.test_errors
         error = exact_rate(wrong, result.test_examples, confidence=CONFIDENCE)
@@ -145,14 +138,14 @@ def sweep_table(result: FigureResult) -> Table:
     rows = []
     for network, points in result.sweep.items():
         for point in points:
-            error, nearly = point.test_error, point.result.reached(NEARLY)
+            error, nearly = point.test_error, point.result.reached(networks.NEARLY)
             row = {
                 "network": network_title(network),
                 "share": f"{point.level:g}",
                 "train": percent(point.result.train_accuracy),
                 "test error": percent(100 * error.value),
                 "95 % interval": f"{100 * error.low:.2f} to {100 * error.high:.2f}",
-                f"to {NEARLY:g} %": or_dash(nearly.epoch if nearly else None),
+                f"to {networks.NEARLY:g} %": or_dash(nearly.epoch if nearly else None),
                 "to 100 %": or_dash(point.result.fit_epoch),
                 "slower": or_dash(point.slowdown, ".1f"),
             }
@@ -168,13 +161,13 @@ def curves_table(result: FigureResult) -> Table:
     for name, cell in result.curves.items():
         small = (p.steps for p in cell.history if p.loss is not None and p.loss <= SMALL_LOSS)
         row = {
-            "data": corruption_title(name),
+            "data": networks.corruption_title(name),
             "train": percent(cell.train_accuracy),
             "test": percent(cell.test_accuracy),
             f"steps to loss {SMALL_LOSS:g}": or_dash(next(small, None), ","),
         }
         if comparable:
-            row["an independent reproduction"] = or_dash(STEPS_TO_FIT.get(name), ",")
+            row["an independent reproduction"] = or_dash(networks.STEPS_TO_FIT.get(name), ",")
         rows.append(row)
     return Table.of(rows, "Accuracies in percent.")
 
@@ -215,12 +208,12 @@ def page(result: FigureResult, command: str) -> StudyPage:
         [known(name, ((p.level, p.slowdown) for p in sweep[name])) for name in sweep],
         title="b: time to fit",
         x_label="share of labels redrawn",
-        y_label=f"epochs to {NEARLY:g} %, true labels = 1",
+        y_label=f"epochs to {networks.NEARLY:g} %, true labels = 1",
         lowest=0.0,
     )
     a = lines(
         [
-            known(corruption_title(name), ((p.steps / 1000, p.loss) for p in cell.history))
+            known(networks.corruption_title(name), ((p.steps / 1000, p.loss) for p in cell.history))
             for name, cell in result.curves.items()
         ],
         title=f"a: learning curves of {network_title(result.settings.curves_of)}",
@@ -237,8 +230,8 @@ def page(result: FigureResult, command: str) -> StudyPage:
             Section.of(
                 "Does the test error rise smoothly?",
                 "Test error when all training labels were first right, else at the end. Then "
-                f"the epochs until {NEARLY:g} % and 100 % of the training labels are right, "
-                "and how many times slower that is than with true labels.",
+                f"the epochs until {networks.NEARLY:g} % and 100 % of the training labels are "
+                "right, and how many times slower that is than with true labels.",
                 Figure(c),
                 sweep_table(result),
             ),

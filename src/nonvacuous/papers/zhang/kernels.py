@@ -18,13 +18,8 @@ from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang.linear import Bad, BadResult, BadSettings
 from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.studies import interpolation
 from nonvacuous.studies.interpolate import InterpolateSettings
-from nonvacuous.studies.interpolation import (
-    InterpolationStudy,
-    corruptions_of,
-    distinct_examples,
-    run_study,
-)
 from nonvacuous.studies.interpolation_page import percent
 from nonvacuous.study.settings import Frozen, at_most, chosen
 from nonvacuous.study.study import Context, Finished, Study
@@ -82,7 +77,7 @@ class KernelsSettings(BadSettings):
             names = [case.name for case in self.cases]
             raise BadInput(f"cases: name at least one, each once; got {names}")
         object.__setattr__(self, "cases", tuple(chosen(listed, self.only, "case").values()))
-        if next(iter(corruptions_of(self.labels))) != "true":
+        if next(iter(interpolation.corruptions_of(self.labels))) != "true":
             raise BadInput("labels: true comes first: what is published is about true labels")
         return self
 
@@ -110,7 +105,7 @@ class KernelsResult:
     """All cases, and the functions that fit and fail."""
 
     settings: KernelsSettings
-    studies: tuple[tuple[Case, InterpolationStudy], ...]
+    studies: tuple[tuple[Case, interpolation.InterpolationStudy], ...]
     bad: BadResult
 
 
@@ -124,7 +119,7 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
     name = "zhang-kernels"
     settings = KernelsSettings
     cell = KernelsCell
-    gives = InterpolationStudy | BadResult
+    gives = interpolation.InterpolationStudy | BadResult
     pages = __name__
     may_change = frozenset({"cases"})
     keeps = "case"
@@ -140,10 +135,10 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
         if case is None:
             assert cell.bad is not None
             return cell.bad.judged(at, cell.seed)
-        dataset, _ = distinct_examples(at.dataset(case.data))
+        dataset, _ = interpolation.distinct_examples(at.dataset(case.data))
         train = at_most(dataset.train, cell.examples)
         own = {name: getattr(case, name) for name in ("data", "features", "gamma")}
-        study, _ = run_study(
+        study, _ = interpolation.run_study(
             Dataset(train, dataset.test),
             InterpolateSettings.of({**own, "labels": ",".join(cell.labels), "seed": cell.seed}),
             device=at.device,

@@ -14,16 +14,8 @@ import numpy as np
 from pydantic import Field
 
 from nonvacuous.errors import BadInput
+from nonvacuous.interpolation import perfect_fits
 from nonvacuous.interpolation.kernels import median_squared_distance
-from nonvacuous.interpolation.perfect_fits import (
-    Fit,
-    Judged,
-    compare_fits,
-    compare_interpolants,
-    family,
-    hessian_difference,
-    random_problem,
-)
 from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.studies.interpolate import InterpolateSettings
@@ -47,7 +39,7 @@ class Bad(Frozen):
             raise BadInput(f"{dataset.train.name} has no test set, which this comparison needs")
         train, test = at_most(dataset.train, self.examples), at_most(dataset.test, self.test)
         settings = InterpolateSettings.of({"data": self.data, "gamma": self.gamma})
-        judged = compare_interpolants(
+        judged = perfect_fits.compare_interpolants(
             train.inputs,
             train.labels.numpy(),
             test.inputs,
@@ -84,7 +76,7 @@ class BadSettings(StudySettings):
 class BadResult(CellRecord):
     """Functions with no training error, and what they are worth."""
 
-    bad: tuple[Judged, ...]
+    bad: tuple[perfect_fits.Judged, ...]
 
     def lines(self) -> tuple[str]:
         return ("functions that fit and fail",)
@@ -166,8 +158,8 @@ class FitsResult(CellRecord):
                           minimum-norm fit; "half way there", which fits nothing, is the control
     """
 
-    fits: tuple[Fit, ...]
-    family: tuple[Fit, ...]
+    fits: tuple[perfect_fits.Fit, ...]
+    family: tuple[perfect_fits.Fit, ...]
     hessian_differences: Mapping[str, float]
 
     def lines(self) -> tuple[str]:
@@ -231,17 +223,19 @@ STUDY = Linear()
 def _fitted(cell: LinearCell, at: Context) -> FitsResult:
     sizes: Any = cell.problem
     whole = {name: int(sizes[name]) for name in ("examples", "weights", "test")}
-    problem = random_problem(**whole, noise=sizes["noise"], seed=cell.seed)
+    problem = perfect_fits.random_problem(**whole, noise=sizes["noise"], seed=cell.seed)
     at.tell("linear models", 0, 2, "optimizers")
-    fits = compare_fits(problem, seed=cell.seed, epochs=cell.epochs)
+    fits = perfect_fits.compare_fits(problem, seed=cell.seed, epochs=cell.epochs)
     at.tell("linear models", 1, 2, "the family of perfect fits and their Hessians")
-    members = family(problem, np.linspace(0, cell.family_size, 11), seed=cell.seed)
+    members = perfect_fits.family(problem, np.linspace(0, cell.family_size, 11), seed=cell.seed)
     smallest, *_ = fits.values()
     others = {fit.name: weights for fit, weights in fits.items() if weights is not smallest}
     farthest = list(members)[-1]
     others[f"smallest + {farthest.name} of an unseen direction"] = members[farthest]
     others[CONTROL] = smallest / 2
-    differences = {name: hessian_difference(problem, smallest, w) for name, w in others.items()}
+    differences = {
+        name: perfect_fits.hessian_difference(problem, smallest, w) for name, w in others.items()
+    }
     return FitsResult(fits=tuple(fits), family=tuple(members), hessian_differences=differences)
 
 

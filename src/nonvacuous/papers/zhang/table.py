@@ -10,24 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.errors import BadInput
-from nonvacuous.papers.zhang.networks import (
-    PAPER,
-    TABLE_1,
-    TITLES,
-    Cell,
-    CellResult,
-    GroupTiming,
-    Row,
-    corruption_title,
-    network_title,
-)
+from nonvacuous.papers.zhang import networks
+from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, Row, network_title
 from nonvacuous.papers.zhang.settings import TableSettings, ZhangSettings
-from nonvacuous.papers.zhang.training import (
-    NetworksStudy,
-    percent,
-    time_table,
-    yes_or_no,
-)
+from nonvacuous.papers.zhang.training import NetworksStudy, percent, time_table, yes_or_no
 from nonvacuous.report.study import Section, StudyPage, Table, or_dash
 from nonvacuous.study.study import Context, Finished
 
@@ -102,14 +88,14 @@ class TableResult:
 def table_rows(settings: ZhangSettings) -> tuple[Row, ...]:
     """The rows of the paper's networks; for others, with and without weight decay and random."""
     comparable = settings.data == "cifar10" and settings.examples is None
-    rows = [row for row in TABLE_1 if row.cell.network in settings.networks]
-    first = len(TABLE_1) + 1 if rows else 1
+    rows = [row for row in networks.TABLE_1 if row.cell.network in settings.networks]
+    first = len(networks.TABLE_1) + 1 if rows else 1
     if not comparable:
         rows = [Row(row.number, row.cell) for row in rows]
     others = [
         cell
         for name in settings.networks
-        if name not in TITLES
+        if name not in networks.TITLES
         for cell in (Cell(name, decay=True), Cell(name), Cell(name, "random-labels"))
     ]
     return (*rows, *(Row(number, cell) for number, cell in enumerate(others, start=first)))
@@ -161,7 +147,7 @@ def table(result: TableResult) -> Table:
         (
             str(row.printed.number),
             network_title(row.printed.cell.network),
-            corruption_title(row.printed.cell.corruption).removesuffix(" labels"),
+            networks.corruption_title(row.printed.cell.corruption).removesuffix(" labels"),
             yes_or_no(row.printed.cell.augmentation != "none"),
             yes_or_no(row.printed.cell.decay),
             percent(row.result.train_accuracy),
@@ -198,11 +184,12 @@ def tables(result: TableResult) -> tuple[Table, Table]:
 
 def page(result: TableResult, command: str) -> StudyPage:
     said = (
-        f"Table 1 of {PAPER}. Accuracies in percent; training accuracy is measured without "
-        "augmentation, against the labels that the network was given."
+        f"Table 1 of {networks.PAPER}. Accuracies in percent; training accuracy is measured "
+        "without augmentation, against the labels that the network was given."
     )
     compared = {row.printed.number for row in result.rows if row.printed.test is not None}
-    absent = [str(row.number) for row in TABLE_1 if row.number not in compared] if compared else []
+    published = networks.TABLE_1 if compared else ()
+    absent = [str(row.number) for row in published if row.number not in compared]
     missing = f"Not computed here: rows {', '.join(absent)} of the paper's table."
     return StudyPage(
         title="Networks that fit random labels",

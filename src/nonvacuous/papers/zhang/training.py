@@ -17,16 +17,8 @@ from nonvacuous.data import Dataset
 from nonvacuous.data.preprocessing import cropped, whiten_each_image
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build
-from nonvacuous.papers.zhang.networks import (
-    PAPER,
-    REGULARIZED,
-    Cell,
-    CellResult,
-    GroupResult,
-    GroupTiming,
-    Point,
-    network_title,
-)
+from nonvacuous.papers.zhang import networks
+from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupResult, GroupTiming
 from nonvacuous.papers.zhang.settings import Recipe, Shared, ZhangSettings, training_record
 from nonvacuous.randomization.conditions import Condition, corrupted_condition, many_examples
 from nonvacuous.randomization.registry import parse_corruption
@@ -133,7 +125,7 @@ class NetworksStudy(Study[Settings, Result]):
         times = Section.of("How long did it take?", self.about_time, time_table(shown.timings))
         return replace(
             page,
-            badges=(*page.badges, seconds, PAPER),
+            badges=(*page.badges, seconds, networks.PAPER),
             sections=(*page.sections, times, training_section(shown.settings)),
         )
 
@@ -218,7 +210,7 @@ class _Training:
         )
 
     def _progress(self, phase: str, done: int, total: int, message: str) -> None:
-        title = f"training {len(self.group.networks)} × {network_title(self.network)}"
+        title = f"training {len(self.group.networks)} × {networks.network_title(self.network)}"
         self.at.tell(title, done, total, message)
 
     def _solo(self, jobs: Sequence[Job]) -> float | None:
@@ -251,7 +243,7 @@ class _Training:
             redrawn=0 if redrawn is None else int(redrawn.sum()),
             test_examples=len(condition.test),
             history=tuple(
-                Point(
+                networks.Point(
                     epoch=record.epoch,
                     steps=record.steps,
                     loss=record.train_loss,
@@ -281,10 +273,11 @@ def yes_or_no(value: bool) -> str:
 
 def training_section(settings: ZhangSettings) -> Section:
     """How the networks were trained, and what the paper does not say about it."""
-    recipes = {network_title(name): recipe for name, recipe in settings.networks.items()}
+    recipes = {networks.network_title(name): recipe for name, recipe in settings.networks.items()}
     for name, recipe in settings.networks.items():
         for entry in recipe.longer:
-            title = f"{network_title(name)}, random labels with {REGULARIZED[entry.regularizer]}"
+            regularizer = networks.REGULARIZED[entry.regularizer]
+            title = f"{networks.network_title(name)}, random labels with {regularizer}"
             recipes[title] = recipe.under([entry.regularizer])
     rows = []
     for title, recipe in recipes.items():
@@ -316,7 +309,7 @@ def time_table(timings: Sequence[GroupTiming]) -> Table:
     """The time per network against training one after another in the same run."""
     rows = tuple(
         (
-            network_title(timing.network),
+            networks.network_title(timing.network),
             str(timing.networks),
             timing.method,
             timing.device,
