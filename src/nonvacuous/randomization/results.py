@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from nonvacuous.randomization import intervals
+from nonvacuous.randomization import intervals, registry
 from nonvacuous.randomization.classical import Capacity, Rademacher
 from nonvacuous.randomization.conditions import ConditionCertificate, noise_of
 from nonvacuous.randomization.learners import Outcome
-from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.randomization.regularization import RegularizationRow
 from nonvacuous.randomization.settings import StudySettings
 
@@ -158,7 +157,7 @@ def condition_result(
     confidence: float,
 ) -> ConditionResult:
     """Put the networks of one condition together, beside those on true labels."""
-    corruption = parse_corruption(name).corruption
+    corruption = registry.parse_corruption(name).corruption
     mean = partial(intervals.over_networks, confidence=confidence)
     unfit = [outcome.fitting for outcome in outcomes if outcome.fitting != "fit"]
     own, base = (

@@ -17,10 +17,9 @@ from nonvacuous.data import Dataset, Examples, find_duplicates, load
 from nonvacuous.data.load import as_dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
-from nonvacuous.randomization import conditions, learners, regularization, results
+from nonvacuous.randomization import conditions, intervals, learners, regularization, results
 from nonvacuous.randomization.classical import Rademacher, capacity_of, rademacher_estimate
 from nonvacuous.randomization.findings import findings_of
-from nonvacuous.randomization.intervals import chance_test
 from nonvacuous.randomization.learners import Build, Learner, Outcome, Task
 from nonvacuous.randomization.regularization import RegularizationRow
 from nonvacuous.randomization.results import ConditionResult, LeakCheck, Permutations, Study
@@ -211,7 +210,7 @@ class _Parts:
         )
 
     def leak(self, random: ConditionResult, test: Examples) -> LeakCheck:
-        chance = chance_test(
+        chance = intervals.chance_test(
             [outcome.confusion for outcome in random.outcomes],
             level=LEAK_LEVEL,
             seed=derived_seed(self.settings.seed, "renamings"),

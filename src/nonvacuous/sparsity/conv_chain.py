@@ -245,9 +245,6 @@ class ConvChain(Network):
             self._check_ties()
 
 
-# Which positions of an earlier layer one unit of a later layer depends on.
-
-
 @dataclass(frozen=True)
 class Field:
     """A box that moves over the positions of a layer: its size, stride and padding."""

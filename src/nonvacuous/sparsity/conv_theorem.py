@@ -28,8 +28,6 @@ from nonvacuous.sparsity.noise import ConvInputs, ConvPass
 from nonvacuous.sparsity.setting import BLENDS, ConvSetting, SparseSettings
 from nonvacuous.sparsity.thresholds import anchored_means, levels, tail_threshold
 
-# What is expected of the noise at an example before the network is known.
-
 #: Classes near the label, for which the spread is computed from gradients.
 _RIVALS = 3
 
@@ -69,8 +67,6 @@ def _expected_sizes(
     sizes, _ = slopes_of_margins(chain, patterns, patches, starts, None)
     return torch.stack(columns, dim=1), rivals, torch.stack(sizes, dim=2)
 
-
-# The constants of the network inside the loss, and what they cost.
 
 #: Steps per factor of two of the drift, which may be anything from the prior's size to nothing.
 _DRIFT_FINENESS = 4

@@ -138,8 +138,6 @@ def close(level: Tensor, margin: Tensor) -> Tensor:
     return near & level.isfinite() & margin.isfinite()
 
 
-# Descent along single coordinates of a setting: what the searches of all theorems share.
-
 #: The neighbor along one coordinate, a stride away; None where the grid ends.
 Move = Callable[[SettingT, int], SettingT | None]
 

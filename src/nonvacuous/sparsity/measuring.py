@@ -13,9 +13,8 @@ from torch import Tensor
 
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.risk.losses import class_margins
-from nonvacuous.sparsity import radii
+from nonvacuous.sparsity import conv_norms, radii
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
-from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
 from nonvacuous.sparsity.findings import SHARES, AtEpsilon, LayerActivity, LayerAtEpsilon
 from nonvacuous.sparsity.radii import LayerStability, LocalScales, NormTables, PlainChain
 from nonvacuous.sparsity.weights import Layers
@@ -156,8 +155,8 @@ class StageNorms:
     @staticmethod
     def of(stage: Stage) -> StageNorms:
         layer = stage.layer
-        kernel, whole = unit_norm(layer), conv_norm(layer, stage.before).value
-        pool = pool_norm(stage.pool, stage.middle)
+        kernel, whole = conv_norms.unit_norm(layer), conv_norms.conv_norm(layer, stage.before).value
+        pool = conv_norms.pool_norm(stage.pool, stage.middle)
         if layer.bias is None or not bool((layer.bias != 0).any()):
             return StageNorms(kernel, kernel, whole, whole, pool)
         squares = layer.matrix.square().sum(1) + layer.bias.square()

@@ -18,8 +18,6 @@ from torch import Tensor
 from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 
-# What every norm here starts from: a finite float64 matrix, and sums rounded up.
-
 #: Distance from 1 to the next float64.
 EPSILON = 2.0**-52
 

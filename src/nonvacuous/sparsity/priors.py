@@ -27,7 +27,6 @@ from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity import training
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
-from nonvacuous.sparsity.training import Chain, ChainTraining
 
 #: The weights of a chain, or a network that has them.
 CenterT = TypeVar("CenterT")
@@ -127,14 +126,14 @@ def make_prior(
     train: Examples,
     widths: Sequence[int],
     *,
-    settings: ChainTraining,
+    settings: training.ChainTraining,
     start: str = "gaussian",
     copied: Callable[[Examples], Examples] | None = None,
     seed: int,
     device: torch.device | str | None = None,
     progress: Progress | None = None,
-    learned: Chain | None = None,
-) -> CenteredPrior[Chain]:
+    learned: training.Chain | None = None,
+) -> CenteredPrior[training.Chain]:
     """A prior for chains with these hidden widths.
 
     prior      zero, initialization or learned:FRACTION
@@ -152,7 +151,7 @@ def make_prior(
     drawn = training.initial_chain(sizes, seed=derived_seed(seed, "start"), start=start)
     initial = tuple(matrix.to(where) for matrix in drawn)
 
-    def learn(own: Examples, seed: int) -> Chain:
+    def learn(own: Examples, seed: int) -> training.Chain:
         if learned is not None:
             return tuple(matrix.to(where) for matrix in learned)
         own = own.to(where) if copied is None else copied(own.to(where))

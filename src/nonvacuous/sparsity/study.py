@@ -17,14 +17,11 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.progress import Progress
-from nonvacuous.sparsity import findings, measuring
+from nonvacuous.sparsity import conv_norms, conv_reading, findings, measuring, noise
 from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_norms import unrolled_layers
-from nonvacuous.sparsity.conv_reading import read_faithfully
 from nonvacuous.sparsity.findings import HeldOut, LayerRadii, NormBound, Shown, SparsityStudy
 from nonvacuous.sparsity.measuring import Measured
-from nonvacuous.sparsity.noise import check_examples
 from nonvacuous.sparsity.norms import frobenius_norm, row_norm, spectral_norm
 from nonvacuous.sparsity.radii import LEVEL, LocalScales, PlainChain, local_scales
 from nonvacuous.sparsity.setting import SparseSettings, Theorem
@@ -81,7 +78,7 @@ def study(
     failure = checks.failure_of(confidence)
     sizes = sorted(checks.grid_of("epsilons", epsilons))
     network = _network(model, sample)
-    check_examples(sample, network)
+    noise.check_examples(sample, network)
     base = None if prior is None else _network(prior, sample)
     if isinstance(network, Layers):
         network.check_alive()
@@ -148,8 +145,8 @@ def _from_norms(
 ) -> tuple[tuple[NormBound, ...], str]:
     """The bounds from norms, and what has to be said of them where there are convolutions."""
     try:
-        plain = unrolled_layers(network)
-        reference = None if base is None else unrolled_layers(base)
+        plain = conv_norms.unrolled_layers(network)
+        reference = None if base is None else conv_norms.unrolled_layers(base)
     except NotYetSupported as error:
         return (), f"No bounds from norms: {error}."
     # What was measured of images leaves the constant out.
@@ -194,7 +191,7 @@ def _network(model: nn.Module | Network, examples: Examples) -> Network:
             "the model must be a torch.nn.Module, Layers or a ConvChain, not a "
             f"{type(model).__name__}."
         )
-    return read_faithfully(model, examples)
+    return conv_reading.read_faithfully(model, examples)
 
 
 def _longest(norms: Tensor, constant: bool, given: float | None) -> float:
@@ -240,8 +237,6 @@ def _settings(network: Network, theorem: Theorem, failure: float) -> list[Sparse
         settings = replace(settings, subset=_SUBSET, passes=_PASSES)
     return [settings, replace(settings, variant="dense")]
 
-
-# The bounds from norms, put to the same network, data and confidence.
 
 #: Norms below this are taken as this: the grid ends somewhere.
 _SMALLEST = 2.0**-59

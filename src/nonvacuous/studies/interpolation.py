@@ -16,14 +16,7 @@ import torch
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
-from nonvacuous.interpolation import solve
-from nonvacuous.interpolation.features import (
-    Features,
-    accumulate_distances,
-    features_of,
-    parse_features,
-    random_patches,
-)
+from nonvacuous.interpolation import features, solve
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
 from nonvacuous.interpolation.plan import Plan, make_plan
 from nonvacuous.progress import Progress
@@ -117,40 +110,40 @@ def run_study(
     labels = {name: made.train.labels.numpy() for name, made in drawn.items()}
     values = {name: solve.one_hot(entry, dataset.train.classes) for name, entry in labels.items()}
     test = dataset.test
-    kind, filters = parse_features(settings.features)
+    kind, filters = features.parse_features(settings.features)
     seed = derived_seed(settings.seed, "features")
     how: dict[str, Any] = {"precision": settings.precision, "progress": progress}
     how["memory"] = settings.memory_bytes
     if kind == "patches" and filters is not None and filters > MOST_FILTERS:
         target = torch.device(device)
-        features, coordinates, median = _many_patches(dataset, filters, seed, target, progress)
+        points, coordinates, median = _many_patches(dataset, filters, seed, target, progress)
         kernel = chosen_kernel(settings, median)
-        function = solve.interpolate_distances(features.train, values, kernel=kernel, **how)
+        function = solve.interpolate_distances(points.train, values, kernel=kernel, **how)
     else:
         seen = (dataset.train.inputs, None if test is None else test.inputs)
-        features = features_of(settings.features, *seen, seed=seed, device=device)
-        coordinates = features.train.shape[1]
-        median = median_squared_distance(features.train, seed=seed)
+        points = features.features_of(settings.features, *seen, seed=seed, device=device)
+        coordinates = points.train.shape[1]
+        median = median_squared_distance(points.train, seed=seed)
         kernel = chosen_kernel(settings, median)
         how |= {"device": device, "method": settings.method, "folder": folder}
-        function = solve.interpolate(features.train, values, kernel=kernel, **how)
+        function = solve.interpolate(points.train, values, kernel=kernel, **how)
     if not math.isfinite(function.residual):
         raise BadInput(f"the kernel {kernel} leaves the range of numbers here; take a flatter one")
     errors: dict[str, int] = {}
-    if test is not None and features.test is not None:
-        errors = function.errors(features.test, test.labels.numpy(), progress=progress)
+    if test is not None and points.test is not None:
+        errors = function.errors(points.test, test.labels.numpy(), progress=progress)
     wrong = dict.fromkeys(labels, 0)
     # Else every output is within a half of its target, 0 or 1: the largest is the label's.
     if function.residual >= 0.5:
-        for name, outputs in function.predictions(features.train).items():
+        for name, outputs in function.predictions(points.train).items():
             wrong[name] = int((outputs.argmax(1) != labels[name]).sum())
     return InterpolationStudy(
         data=dataset.train.name,
         examples=len(dataset.train),
         test_examples=0 if test is None else len(test),
-        features=features.description,
+        features=points.description,
         coordinates=coordinates,
-        constant_coordinates=features.constant,
+        constant_coordinates=points.constant,
         kernel=str(kernel),
         parameters=dict(kernel.parameters),
         median_squared_distance=median,
@@ -192,9 +185,9 @@ def chosen_kernel(settings: InterpolateSettings, median: float) -> Kernel:
 
 def _many_patches(
     dataset: Dataset, filters: int, seed: int, device: torch.device, progress: Progress | None
-) -> tuple[Features, int, float]:
+) -> tuple[features.Features, int, float]:
     """Distances in the place of features that are too many to be kept; their number and median."""
-    made = random_patches(dataset.train.inputs, filters=filters, seed=seed)
+    made = features.random_patches(dataset.train.inputs, filters=filters, seed=seed)
     train = len(dataset.train)
     inputs = dataset.train.inputs
     if dataset.test is not None:
@@ -207,14 +200,15 @@ def _many_patches(
             if progress is not None:
                 progress("features", done, filters, f"{done:,} of {filters:,} filters")
 
-    among, across, counted = accumulate_distances(chunks(), train=train)
+    among, across, counted = features.accumulate_distances(chunks(), train=train)
     generator = torch.Generator().manual_seed(seed)
     some = torch.randperm(train, generator=generator)[:2000].to(device)
     few = among[some][:, some]
     apart = ~torch.eye(len(some), dtype=torch.bool, device=device)
     median = float(few[apart].median())
     description = f"{made.description}, standardized"
-    return Features(among, across if len(across) else None, description, 0), counted, median
+    points = features.Features(among, across if len(across) else None, description, 0)
+    return points, counted, median
 
 
 def corruptions_of(labels: Sequence[str]) -> dict[str, str]:
@@ -257,7 +251,7 @@ def planned(settings: InterpolateSettings, at: Context) -> tuple[Dataset, Plan]:
         if dropped:
             at.say(f"{dropped} training inputs repeat an earlier one and are left out")
     coordinates = dataset.train.inputs[0].numel()
-    name, number = parse_features(settings.features)
+    name, number = features.parse_features(settings.features)
     if name == "patches":
         filters = 1000 if number is None else number
         coordinates = 8 * filters if filters <= MOST_FILTERS else len(dataset.train) // 3

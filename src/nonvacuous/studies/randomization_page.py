@@ -164,8 +164,6 @@ def _fitting(entry: ConditionResult) -> str:
     return f"{epochs} ({entry.relative_time.value:.1f} x)"
 
 
-# The sections of the page, each one question and its answer.
-
 _MISSING = "–"
 
 

@@ -98,8 +98,6 @@ def chosen(listed: Mapping[str, Listed], only: Sequence[str], what: str) -> dict
     return {name: listed[name] for name in only or listed}
 
 
-# What the studies of a user's own data and networks share.
-
 EXAMPLES = "Only so many training examples, the first ones."
 
 

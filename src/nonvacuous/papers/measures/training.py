@@ -18,14 +18,8 @@ from nonvacuous.errors import BadInput
 from nonvacuous.measures.panel import panel
 from nonvacuous.measures.subject import Subject
 from nonvacuous.models import build
-from nonvacuous.papers.measures.settings import (
-    REACHED,
-    Cell,
-    GroupResult,
-    MeasuresCell,
-    NetworkRecord,
-    Times,
-)
+from nonvacuous.papers.measures import settings
+from nonvacuous.papers.measures.settings import Cell, GroupResult, MeasuresCell, NetworkRecord
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.study import Context
@@ -92,13 +86,13 @@ class Training:
         """
         kept = {cell.key: self.at.folder / f"{cell.key}.json" for cell in self.cell.networks}
         cells = [cell for cell in self.cell.networks if not kept[cell.key].is_file()]
-        times = Times()
+        times = settings.Times()
         if cells:
             result = self._many(cells, method="matrices")
             begun = time.perf_counter()
             for record in self._measured(cells, result.jobs):
                 write_record(kept[record.key], record.model_dump(mode="json"))
-            times = Times(
+            times = settings.Times(
                 networks=len(cells),
                 steps=sum(job.history[-1].steps for job in result.jobs),
                 seconds=result.seconds,
@@ -114,7 +108,7 @@ class Training:
     def alone(self) -> GroupResult:
         """The time that the networks take as one would train them without this package."""
         results = [self._many([cell], method="one at a time") for cell in self.cell.networks]
-        times = Times(
+        times = settings.Times(
             alone_networks=len(results),
             alone_steps=sum(result.jobs[0].history[-1].steps for result in results),
             alone_seconds=sum(result.seconds for result in results),
@@ -193,13 +187,13 @@ class Training:
                 test_loss=tested.loss if math.isfinite(tested.loss) else None,
                 test_errors=tested.errors,
                 test_examples=tested.examples,
-                measures=self._measures(cell, job) if job.stopped == REACHED else {},
+                measures=self._measures(cell, job) if job.stopped == settings.REACHED else {},
             )
 
 
-def _shown(inputs: Tensor, settings: MeasuresCell) -> Tensor:
+def _shown(inputs: Tensor, cell: MeasuresCell) -> Tensor:
     """What networks see of the inputs; nothing about it is learned from them."""
-    pool = settings.pool
+    pool = cell.pool
     if pool > 1:
         if inputs.ndim != 4 or min(inputs.shape[2:]) < pool:
             raise BadInput(
@@ -207,7 +201,7 @@ def _shown(inputs: Tensor, settings: MeasuresCell) -> Tensor:
                 f"{tuple(inputs.shape[1:])}; set pool = 1"
             )
         inputs = avg_pool2d(inputs, pool)
-    return 4.0 * (inputs - 0.5) if settings.centered else inputs
+    return 4.0 * (inputs - 0.5) if cell.centered else inputs
 
 
 def network_seed(seed: int, cell: Cell) -> int:

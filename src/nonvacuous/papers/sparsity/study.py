@@ -29,14 +29,12 @@ from nonvacuous.progress import Progress
 from nonvacuous.risk.losses import class_margins
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity import training
+from nonvacuous.sparsity import priors, training
 from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.measuring import measure
-from nonvacuous.sparsity.priors import make_prior, shifted_copies
 from nonvacuous.sparsity.radii import LEVEL, forward
 from nonvacuous.sparsity.setting import THEOREMS, SparseSettings
 from nonvacuous.sparsity.study import norm_bounds
-from nonvacuous.sparsity.training import Chain
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.study.study import Context, Finished, Study
 
@@ -185,13 +183,13 @@ class _Networks:
             split = make_split(len(train), prior_fraction=case.share, seed=seed)
             train = train.subset(np.sort(split.prior))
         pixels, mirrored = self._recipe.shifts, self._recipe.mirrored
-        self._prior = make_prior(
+        self._prior = priors.make_prior(
             case.prior,
             train,
             (case.width,) * case.hidden,
             settings=self._recipe.prior,
             start=self._recipe.start,
-            copied=partial(shifted_copies, pixels=pixels, mirrored=mirrored),
+            copied=partial(priors.shifted_copies, pixels=pixels, mirrored=mirrored),
             seed=cell.seed,
             device=self._device,
             progress=at.progress,
@@ -244,7 +242,7 @@ class _Networks:
             certificate_seconds=ended - between,
         )
 
-    def _norm_bounds(self, weights: Chain) -> dict[str, float]:
+    def _norm_bounds(self, weights: training.Chain) -> dict[str, float]:
         """What bounds from norms alone give on the same examples: margin errors and gap, uncut."""
         mine, theirs = (Layers.of(chain) for chain in (weights, self._prior.center))
         bound = self._prior.bound
@@ -259,13 +257,13 @@ class _Networks:
         )
         return {entry.name: entry.margin_errors / len(bound) + entry.gap for entry in bounds}
 
-    def _stored(self, name: str) -> Chain | None:
+    def _stored(self, name: str) -> training.Chain | None:
         path = self._at.folder / f"{name}.safetensors"
         if not path.is_file():
             return None
         stored = load_tensors(path, kind=_KIND, device="cpu").values()
         return tuple(matrix.to(self._device) for matrix in stored)
 
-    def _keep(self, name: str, weights: Chain) -> None:
+    def _keep(self, name: str, weights: training.Chain) -> None:
         named = {f"{index}.weight": matrix.cpu() for index, matrix in enumerate(weights)}
         save_tensors(self._at.folder / f"{name}.safetensors", named, kind=_KIND)

@@ -14,8 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation import perfect_fits
-from nonvacuous.interpolation.kernels import median_squared_distance
+from nonvacuous.interpolation import kernels, perfect_fits
 from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, or_dash
 from nonvacuous.studies.interpolate import InterpolateSettings
@@ -44,7 +43,7 @@ class Bad(Frozen):
             train.labels.numpy(),
             test.inputs,
             test.labels.numpy(),
-            kernel=chosen_kernel(settings, median_squared_distance(train.inputs)),
+            kernel=chosen_kernel(settings, kernels.median_squared_distance(train.inputs)),
             classes=train.classes,
             seed=seed,
         )
