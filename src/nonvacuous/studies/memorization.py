@@ -57,28 +57,23 @@ class Memorize(SingleStudy[MemorizeSettings]):
         return f"{settings.data}, {labels}, depth {settings.depth}, seed {settings.seed}"
 
     def compute(self, cell: MemorizeSettings, at: Context) -> Single:
-        from nonvacuous.memorization import (
-            ConflictingValues,
-            memorize,
-            random_labels,
-            what_it_does_not_say,
-        )
+        from nonvacuous import memorization
 
         dataset = at.dataset(cell.data)
         train = first_examples(dataset.train, cell.examples)
         values = train.labels.numpy()
         if cell.labels == "random":
-            values = random_labels(train, seed=cell.seed)
+            values = memorization.random_labels(train, seed=cell.seed)
         try:
-            network = memorize(
+            network = memorization.memorize(
                 train, values, depth=cell.depth, seed=cell.seed, conflicts=cell.conflicts,
                 progress=at.progress,
             )  # fmt: skip
-        except ConflictingValues as error:
+        except memorization.ConflictingValues as error:
             text = str(error).replace('conflicts="majority"', "--conflicts majority")
             raise BadInput(text, instead={"--conflicts": "majority"}) from error
         record: dict[str, Any] = {"data": cell.data, "labels": cell.labels, **network.to_dict()}
-        record["does_not_say"] = list(what_it_does_not_say(network.sizes))
+        record["does_not_say"] = list(memorization.what_it_does_not_say(network.sizes))
         record["true_labels"] = {}
         for part, examples in (("train", train), ("test", dataset.test)):
             if examples is not None:

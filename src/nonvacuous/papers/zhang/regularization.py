@@ -11,15 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nonvacuous.errors import BadInput
-from nonvacuous.papers.zhang.networks import (
-    IMAGENET,
-    RANDOM_WITH_REGULARIZERS,
-    TABLE_1,
-    Cell,
-    CellResult,
-    GroupTiming,
-    network_title,
-)
+from nonvacuous.papers.zhang import networks
+from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, network_title
 from nonvacuous.papers.zhang.settings import RegularizationSettings, ZhangSettings
 from nonvacuous.papers.zhang.table import chosen_rows
 from nonvacuous.papers.zhang.training import NetworksStudy, percent
@@ -133,7 +126,7 @@ def matrix_cells(settings: RegularizationSettings) -> tuple[Cell, ...]:
     network also with dropout and with the other strengths of weight decay asked for.
     """
     cells = []
-    published = (*(row.cell for row in TABLE_1), *RANDOM_WITH_REGULARIZERS)
+    published = (*(row.cell for row in networks.TABLE_1), *networks.RANDOM_WITH_REGULARIZERS)
     for network in settings.networks:
         shown = [cell for cell in published if cell.network == network]
         if not shown:
@@ -165,8 +158,9 @@ def _switches(settings: ZhangSettings, trained: Mapping[Cell, CellResult]) -> tu
     tests: dict[Cell, float | None] = {}
     trains: dict[Cell, float | None] = {}
     if settings.data == "cifar10" and settings.examples is None:
-        tests = {row.cell: row.test for row in TABLE_1}
-        trains = {row.cell: row.train for row in TABLE_1} | {**RANDOM_WITH_REGULARIZERS}
+        tests = {row.cell: row.test for row in networks.TABLE_1}
+        trains = {row.cell: row.train for row in networks.TABLE_1}
+        trains |= networks.RANDOM_WITH_REGULARIZERS
     switches = []
     for network in settings.networks:
         kinds = {
@@ -234,7 +228,9 @@ def tables(result: RegularizationResult) -> tuple[Table, Table]:
 
 
 def page(result: RegularizationResult, command: str) -> StudyPage:
-    imagenet = tuple((*words, percent(train), percent(test)) for *words, train, test in IMAGENET)
+    imagenet = tuple(
+        (*words, percent(train), percent(test)) for *words, train, test in networks.IMAGENET
+    )
     sections = [
         Section.of(
             "The matrix",
@@ -279,8 +275,8 @@ def _figures(result: RegularizationResult) -> tuple[Figure, ...]:
 
 
 def _lead(result: RegularizationResult) -> str:
-    networks = result.settings.networks
-    known = {name: gain for name in networks if (gain := result.gain(name)) is not None}
+    gains = {name: result.gain(name) for name in result.settings.networks}
+    known = {name: gain for name, gain in gains.items() if gain is not None}
     fits = [s.random.train_accuracy for s in result.switches if s.random and not s.plain]
     parts = []
     if known:
