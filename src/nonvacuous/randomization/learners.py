@@ -105,7 +105,6 @@ class Outcome:
 
     @property
     def gap(self) -> float:
-        """Test error minus training error."""
         return self.test_error - self.train_error
 
     @property
@@ -248,10 +247,8 @@ class BuiltInLearner:
                 for row, task in enumerate(tasks)
             ],
             settings=ManySettings(
-                epochs=settings.epochs,
-                batch_size=settings.batch_size,
-                momentum=settings.momentum,
                 decay=settings.rate_decay,
+                **settings.model_dump(include={"epochs", "batch_size", "momentum"}),
             ),
             device=self.device,
             progress=progress,

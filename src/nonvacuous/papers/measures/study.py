@@ -173,13 +173,9 @@ def judge(
 
 
 def _court(trials: Trials, settings: MeasuresSettings) -> Court:
-    return Court(
-        trials,
-        draws=settings.draws,
-        information_draws=settings.information_draws,
-        beyond=settings.beyond,
-        seed=derived_seed(settings.seed, "measures study", "bootstrap") % 2**32,
-    )
+    own = settings.model_dump(include={"draws", "information_draws", "beyond"})
+    seed = derived_seed(settings.seed, "measures study", "bootstrap") % 2**32
+    return Court(trials, **own, seed=seed)
 
 
 def compare_gauges(

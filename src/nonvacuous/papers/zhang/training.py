@@ -135,8 +135,6 @@ class NetworksStudy(Study[Settings, Result]):
 
 
 class _Training:
-    """The training of one group."""
-
     def __init__(self, group: Group, at: Context) -> None:
         self.group, self.at, self.device = group, at, torch.device(at.device)
         self.network, self.recipe = group.networks[0].network, group.recipe
@@ -198,12 +196,9 @@ class _Training:
     def _many(self, jobs: Sequence[Job], epochs: int, **how: Any) -> ManyResult:
         settings = ManySettings(
             epochs=epochs,
-            batch_size=self.group.batch_size,
-            momentum=self.group.momentum,
             decay=self.recipe.rate_decay,
-            stop_when_fit=self.group.stop_when_fit,
-            measure_every=self.recipe.measure_every,
-            precision=self.recipe.precision,
+            **self.group.model_dump(include={"batch_size", "momentum", "stop_when_fit"}),
+            **self.recipe.model_dump(include={"measure_every", "precision"}),
         )
         return train_many(
             self._build, self.examples, jobs, settings=settings, device=self.device, **how
