@@ -191,7 +191,6 @@ class Court:
 
     @cached_property
     def conditions(self) -> Conditions:
-        """Every set of at most two hyper-parameters."""
         return conditions_of(self.trials.axes)
 
     def tau(self, measure: Numbers, *, gaps: Numbers | None = None) -> Estimate:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from nonvacuous.errors import Unsupported
 from nonvacuous.measures import derivatives
-from nonvacuous.measures.derivatives import FEW
 from nonvacuous.measures.gauges import balanced
 from nonvacuous.measures.norms import length
 from nonvacuous.measures.registry import Undefined, register_measure
@@ -36,8 +35,8 @@ _register(
 )(lambda subject: _root_mean_square(derivatives.slopes_along_weights(subject)))
 _register_sharpness(
     "sharpness-trace",
-    formula=f"mean over the first {FEW} inputs of Σ p_k ‖∇ ln p_k‖²: trace of the Gauss–Newton "
-    "Hessian",
+    formula=f"mean over the first {derivatives.FEW} inputs of Σ p_k ‖∇ ln p_k‖²: trace of the "
+    "Gauss–Newton Hessian",
     source="Dinh et al. (2017), who show that it depends on the gauge",
     invariant=["permutation"],
     cost="expensive",
@@ -51,8 +50,8 @@ _register_sharpness(
 )(lambda subject: derivatives.gauss_newton_trace(subject.moved(balanced(subject))))
 _register_sharpness(
     "sharpness-largest",
-    formula=f"largest eigenvalue of the Hessian of the mean cross-entropy on the first {FEW} "
-    "examples",
+    formula="largest eigenvalue of the Hessian of the mean cross-entropy on the first "
+    f"{derivatives.FEW} examples",
     source="Keskar et al. (2017), to second order; Dinh et al. (2017): it depends on the gauge",
     invariant=["permutation"],
     cost="expensive",

@@ -36,8 +36,8 @@ class Subject:
     prior: Network | None
     prior_name: str
     examples: Examples
-    module: nn.Module | None
-    trained: dict[str, Any] | None
+    module: nn.Module | None = None
+    trained: dict[str, Any] | None = None
 
 
 def prepared(train: Examples, settings: SparsitySettings) -> Examples:
@@ -82,7 +82,6 @@ def train(settings: SparsitySettings, examples: Examples, at: Context) -> Subjec
         )
         bound = base.bound
     network, reference = (read_network(one.eval(), few) for one in (trained, center))
-    errors = network.errors(examples)
     # The network that is saved has biases, and they are zero.
     zeros = {name: torch.zeros_like(parameter) for name, parameter in module.named_parameters()}
     module = with_weights(module, zeros | dict(trained.named_parameters()))
@@ -96,7 +95,7 @@ def train(settings: SparsitySettings, examples: Examples, at: Context) -> Subjec
             "steps": settings.steps,
             "pull": pull,
             "activity": settings.activity,
-            "errors": errors,
+            "errors": network.errors(examples),
             "examples": len(examples),
         },
     )
@@ -118,8 +117,6 @@ def load(settings: SparsitySettings, train: Examples, at: Context) -> Subject:
         prior=_given_prior(settings, train, network),
         prior_name=settings.prior or "none",
         examples=train,
-        module=None,
-        trained=None,
     )
 
 

@@ -193,8 +193,6 @@ RATIO_TOLERANCE, BOUND_GOAL = 0.15, 0.75
 
 @dataclass(frozen=True)
 class FigureResult:
-    """The whole figure."""
-
     settings: RescalingSettings
     networks: tuple[NetworkResult, ...]
     images: tuple[ImageResult, ...] = ()

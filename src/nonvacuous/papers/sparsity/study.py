@@ -176,19 +176,18 @@ class _Networks:
         self._test = None
         if dataset.test is not None:
             self._test = training.unit_norm(dataset.test, centered=cell.centered).to(self._device)
-        self._recipe = cell.recipe
         case, train = cell.cases[0], training.unit_norm(dataset.train, centered=cell.centered)
         if case.share != 1.0:
             seed = derived_seed(cell.seed, "share")
             split = make_split(len(train), prior_fraction=case.share, seed=seed)
             train = train.subset(np.sort(split.prior))
-        pixels, mirrored = self._recipe.shifts, self._recipe.mirrored
+        pixels, mirrored = cell.recipe.shifts, cell.recipe.mirrored
         self._prior = priors.make_prior(
             case.prior,
             train,
             (case.width,) * case.hidden,
-            settings=self._recipe.prior,
-            start=self._recipe.start,
+            settings=cell.recipe.prior,
+            start=cell.recipe.start,
             copied=partial(priors.shifted_copies, pixels=pixels, mirrored=mirrored),
             seed=cell.seed,
             device=self._device,
@@ -208,7 +207,7 @@ class _Networks:
             weights = training.train_chain(
                 prior.start,
                 prior.bound,
-                settings=replace(self._recipe.network, pull=case.pull),
+                settings=replace(settings.recipe.network, pull=case.pull),
                 toward=prior.center,
                 phase="network",
                 device=self._device,

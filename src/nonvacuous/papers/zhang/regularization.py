@@ -78,8 +78,6 @@ class Switch:
 
 @dataclass(frozen=True)
 class RegularizationResult:
-    """The matrix of switches."""
-
     settings: ZhangSettings
     switches: tuple[Switch, ...]
     timings: tuple[GroupTiming, ...]

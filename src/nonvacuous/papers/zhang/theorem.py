@@ -138,8 +138,6 @@ class Claim:
 
 @dataclass(frozen=True)
 class TheoremResult:
-    """The whole reproduction."""
-
     settings: TheoremSettings
     depths: tuple[DepthResult, ...]
     sizes: tuple[SizeResult, ...]
