@@ -44,3 +44,11 @@ def test_pictures_of_a_kind_are_not_taken_for_one(tmp_path: Path) -> None:
     assert nearly_alike(digits, np.arange(len(digits))) == (0, len(digits))
     table = multiplied().prepared(multiplied().inputs.flatten(1))  # one large number would do it
     assert nearly_alike(table, np.arange(100)) == (0, 100)
+
+
+def test_numbers_whose_squares_are_not_finite_are_left_alone() -> None:
+    data = multiplied()
+    everything = np.arange(len(data))
+    assert nearly_alike(data, everything)[0] > 300
+    data.inputs[0] = 3e38
+    assert nearly_alike(data, everything) == (0, len(data))

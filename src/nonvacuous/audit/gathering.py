@@ -45,7 +45,9 @@ def nearly_alike(examples: Examples, indices: np.ndarray) -> tuple[int, int]:
     if len(examples.example_shape) != 3 or examples.inputs[0].numel() < RICH:
         return 0, len(indices)
     parts = examples.inputs.flatten(1).cpu().split(4096)
-    points = np.concatenate([bare(part.double().numpy()) for part in parts])
+    points = np.concatenate([bare(part.numpy()) for part in parts])
+    if len(points) < len(examples):  # numbers whose squares leave the finite ones
+        return 0, len(indices)
     some = np.random.default_rng(0).permutation(indices)[:_LOOKED_AT]
     distances = cKDTree(points).query(points[some], k=2, distance_upper_bound=NEAR)[0]
     return int(np.isfinite(distances[:, 1]).sum()), len(some)

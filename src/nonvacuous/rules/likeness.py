@@ -27,5 +27,6 @@ def bare(rows: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):  # numbers may be missing, or infinite
         centered = rows - rows.mean(axis=1, keepdims=True)
         norms = np.linalg.norm(centered, axis=1, keepdims=True)
-        points = (centered / np.maximum(norms, 1e-300)) @ fixed_numbers(rows.shape[1])[1]
+        directions = fixed_numbers(rows.shape[1])[1].astype(rows.dtype)
+        points = (centered @ directions) / np.maximum(norms, np.finfo(rows.dtype).tiny)
     return np.asarray(points[np.isfinite(points).all(axis=1)])
