@@ -294,7 +294,11 @@ def independent(evidence: Evidence) -> Outcome:
             "It tells where an example stood, and the class where a file is sorted by class; new "
             "examples have other ones. Drop that column and certify again."
         )
-    alike, looked_at = gathering.nearly_alike(evidence.examples, evidence.split.bound)
+    # There is no bound beforehand, when only refusals are asked for: a doubt waits for the end.
+    if evidence.bound.inputs:
+        alike, looked_at = gathering.nearly_alike(evidence.examples, evidence.split.bound)
+    else:
+        alike, looked_at = 0, count
     if alike > MANY_REPEATS * looked_at:
         return doubtful(
             f"{alike} of {looked_at} bound pictures hardly differ from another one of the data, up "

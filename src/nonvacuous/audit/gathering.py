@@ -44,7 +44,7 @@ def nearly_alike(examples: Examples, indices: np.ndarray) -> tuple[int, int]:
     """
     if len(examples.example_shape) != 3 or examples.inputs[0].numel() < RICH:
         return 0, len(indices)
-    parts = examples.inputs.flatten(1).cpu().split(4096)
+    parts = examples.inputs.flatten(1).cpu().split(512)  # few enough to stay in the cache
     points = np.concatenate([bare(part.numpy()) for part in parts])
     if len(points) < len(examples):  # numbers whose squares leave the finite ones
         return 0, len(indices)

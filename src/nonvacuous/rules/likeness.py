@@ -26,7 +26,7 @@ def bare(rows: np.ndarray) -> np.ndarray:
     """Rows without their mean and norm, in the sixteen directions: points to compare."""
     with np.errstate(all="ignore"):  # numbers may be missing, or infinite
         centered = rows - rows.mean(axis=1, keepdims=True)
-        norms = np.linalg.norm(centered, axis=1, keepdims=True)
+        norms = np.sqrt(np.einsum("ij,ij->i", centered, centered))[:, None]
         directions = fixed_numbers(rows.shape[1])[1].astype(rows.dtype)
         points = (centered @ directions) / np.maximum(norms, np.finfo(rows.dtype).tiny)
     return np.asarray(points[np.isfinite(points).all(axis=1)])
