@@ -74,7 +74,7 @@ class Asked(NetworksStudy[AskedSettings, Mapping[Cell, CellResult]]):
         return self.trained(settings, finished)
 
     def page(self, result, command):
-        raise NotImplementedError
+        raise AssertionError("nobody asks for this page")
 
     def tables(self, result):
         return ()
