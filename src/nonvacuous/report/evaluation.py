@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
@@ -27,6 +27,9 @@ from nonvacuous.report.wording import (
     visible,
     whole,
 )
+
+if TYPE_CHECKING:
+    from nonvacuous.evaluation.plan import Plan
 
 #: Rows of a table of groups, and of classes, on the page; the certificate has them all.
 _MOST, _MOST_CLASSES = 8, 4
@@ -289,10 +292,9 @@ def _watched(state: Mapping[str, Any]) -> tuple[Table, ...]:
 
 
 def plan_page(
-    plan: Any, rows: Sequence[Mapping[str, str]], sizes: Sequence[int], chances: Sequence[float]
+    plan: Plan, rows: Sequence[Mapping[str, str]], sizes: Sequence[int], chances: Sequence[float]
 ) -> StudyPage:
-    """A plan, as ``nonvacuous.plan`` returns it: the answer, how the chance grows with the
-    examples, and the rows of its table."""
+    """A plan: the answer, how the chance grows with the examples, and the rows of its table."""
     svg = lines(
         [
             Series("chance to promise the target", list(sizes), list(chances)),
